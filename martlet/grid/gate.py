@@ -8,9 +8,7 @@ the grid and the login of plain HTTP connections (doc/formats/grid.md), and thei
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 from martlet.grid.handlers import Handlers
 from martlet.grid.http_login import NONCE, PATH, PROOF, ProofError, ServerLogin
@@ -36,6 +34,8 @@ _WHAT_TO_DO = (
 )
 #: The key of the `ServerLogin` in the state of a connection.
 _LOGIN = "grid_login"
+#: The figure of a kind of refusal begins with this.
+_REFUSED = "refused "
 
 
 class Gate:
@@ -60,6 +60,7 @@ class Gate:
         self._handlers = handlers
         self._refusals = Refusals("grid_request_refused")
         self._logins = 0
+        self._sums: Callable[[], Mapping[str, int]] = self._own_sums
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answer the grid's own paths; 403 to a request without proof; pass on all others."""
@@ -71,9 +72,8 @@ class Gate:
             return self._log_in(environ)(environ, start_response)
         is_reading = method in ("GET", "HEAD")
         if path == FIGURES_PATH and is_reading:
-            figures = json.dumps(self.figures())
             headers = {"Content-Type": "application/json"}
-            return Response(200, headers, figures)(environ, start_response)
+            return Response(200, headers, self._page())(environ, start_response)
         if not (
             not self._secrets.keys
             or path == "/healthcheck"
@@ -85,18 +85,31 @@ class Gate:
             return self._refuse(environ)(environ, start_response)
         return self.app(environ, start_response)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> tuple[dict[str, int], dict[str, int]]:
         """Counts since the start of this process, and the connections that are open now."""
-        return {
-            "pid": os.getpid(),
-            "connections": len(self.grid.connections),
+        counts = {
             "handshakes": self.grid.handshakes,
-            "refused": {kind: self.grid.refusals.counts[kind] for kind in Refusal},
             "protocol_errors": self.grid.protocol_errors,
             "served": self._handlers.requests,
             "logins_http": self._logins,
             "refused_http": self._refusals.counts.total(),
         }
+        counts |= {_REFUSED + kind: self.grid.refusals.counts[kind] for kind in Refusal}
+        return counts, {"workers": 1, "connections": len(self.grid.connections)}
+
+    def use_sums(self, sums: Callable[[], Mapping[str, int]]) -> None:
+        """Show these figures of all workers of the service from now on."""
+        self._sums = sums
+
+    def _own_sums(self) -> Mapping[str, int]:
+        counts, state = self.figures()
+        return counts | state
+
+    def _page(self) -> str:
+        sums = self._sums()
+        refused = {kind: sums[_REFUSED + kind] for kind in Refusal}
+        plain = {name: value for name, value in sums.items() if not name.startswith(_REFUSED)}
+        return json.dumps({**plain, "refused": refused})
 
     def gauges(self) -> dict[tuple[str, ...], float]:
         """The figures of this process for GET /metrics."""

@@ -17,6 +17,7 @@ from martlet.metrics.page import MetricsPage
 from martlet.metrics.requests import CountedPipeline, requests
 from martlet.metrics.service import GAUGE_KIND, ServiceCollector, gauge_rows, worker_gauges
 from martlet.metrics.shared import SharedTable
+from martlet.metrics.sums import HasSums, WorkerSums
 from martlet.recon.cache import DEFAULT_PATH
 from martlet.recon.figures import Devices
 
@@ -63,10 +64,15 @@ class ServiceMetrics:
         """Let this process count in a region of its own."""
         region = self._table.claim()
         requests.use(region)
+        sums = WorkerSums(self._table, region, app) if isinstance(app, HasSums) else None
+        if sums is not None:
+            app.use_sums(sums.sums)
 
         def show_gauges() -> None:
             while True:
                 region.set_all(f"{GAUGE_KIND} ", gauge_rows(worker_gauges(app)))
+                if sums is not None:
+                    sums.show()
                 sleep(_GAUGE_SECONDS)
 
         spawn(show_gauges)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -16,6 +17,7 @@ from sample_service import Service, wait_until
 
 from martlet.grid.client import GridClient
 from martlet.grid.connecting import connect
+from martlet.grid.errors import GridRefusedError
 from martlet.grid.http_login import Logins
 from martlet.grid.options import Options
 from martlet.grid.plain_http import PlainHttp
@@ -101,6 +103,46 @@ def test_each_worker_serves_the_grid(start: Start) -> None:
         return {pid_over_grid(service, client) for client in clients}
 
     wait_until(lambda: len(pids()) == 2)
+    for client in clients:
+        client.close()
+
+
+def test_the_figures_are_those_of_all_workers(start: Start) -> None:
+    service = start(workers=2)
+    clients: list[GridClient] = []
+
+    def figures() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(service.get("/recon/grid"))
+        return found
+
+    def has(**wanted: int) -> bool:
+        found = figures()
+        return all(found[name] == value for name, value in wanted.items())
+
+    def pids() -> set[int]:
+        clients.append(patient_client(Secrets.parse(OLD)))
+        return {pid_over_grid(service, client) for client in clients}
+
+    def requests() -> int:
+        return sum(range(1, len(clients) + 1))  # each call of pids asks all once
+
+    wait_until(lambda: len(pids()) == 2)
+    count = len(clients)
+    # Each connection to the service may reach either worker.
+    wait_until(lambda: has(workers=2, connections=count, handshakes=count, served=requests()))
+    assert "grid_secret" in service.get("/")  # refused, without a proof
+    stranger = patient_client(Secrets.parse(NEW))
+    with pytest.raises(GridRefusedError):
+        pid_over_grid(service, stranger)
+    wait_until(lambda: has(refused_http=1))
+    wait_until(lambda: figures()["refused"]["by_peer"] == 1)
+    victim = pid_over_grid(service, clients[0])
+    wait_until(lambda: has(served=requests() + 1))
+    os.kill(victim, signal.SIGKILL)
+    # The next worker takes its place, and what the other one counted stays.
+    wait_until(lambda: has(workers=2) and figures()["connections"] < count)
+    assert figures()["served"] == requests() + 1
+    assert figures()["refused"]["by_peer"] == 1
     for client in clients:
         client.close()
 

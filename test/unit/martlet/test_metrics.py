@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from martlet.metrics.page import MetricsPage
 from martlet.metrics.requests import CountedPipeline, Requests, requests
 from martlet.metrics.service import GAUGE_KIND, ServiceCollector, gauge_rows, worker_gauges
 from martlet.metrics.shared import KEY_BYTES, OVERFLOW, SharedTable, private_region
+from martlet.metrics.sums import Figures, WorkerSums
 from martlet.metrics.xfs import XfsCollector
 from martlet.recon.cache import update_figures
 from martlet.recon.figures import Devices
@@ -110,6 +111,46 @@ def test_each_worker_has_the_totals_of_all(table: SharedTable) -> None:
     assert shown["martlet_request_duration_seconds_bucket", "10.0", "PUT", "1"] == 0
     assert shown["martlet_request_duration_seconds_bucket", "+Inf", "PUT", "1"] == 2
     assert shown["martlet_request_duration_seconds_sum", "PUT", "1"] == 200
+
+
+class Counting:
+    """An application with a count and a value of now."""
+
+    def __init__(self) -> None:
+        self.served = 0
+
+    def figures(self) -> tuple[Figures, Figures]:
+        return {"served": self.served}, {"open": 2}
+
+    def use_sums(self, sums: Callable[[], Figures]) -> None:
+        raise AssertionError
+
+
+def test_counts_outlive_their_worker_and_values_of_now_do_not(table: SharedTable) -> None:
+    def work() -> None:
+        app = Counting()
+        sums = WorkerSums(table, table.claim(), app)
+        app.served = 10
+        sums.show()
+
+    in_a_child(work)
+    in_a_child(work)
+    app = Counting()
+    own = table.claim()
+    own.row("count of-another-release")[0] = 5
+    sums = WorkerSums(table, own, app)
+    assert sums.sums() == {"served": 20, "open": 2}
+    app.served = 1
+
+    def beside() -> None:
+        other = Counting()
+        of_other = WorkerSums(table, table.claim(), other)
+        other.served = 100
+        # This worker has not shown its last request.
+        assert of_other.sums() == {"served": 120, "open": 4}
+
+    in_a_child(beside)
+    assert sums.sums() == {"served": 121, "open": 2}
 
 
 def test_two_workers_at_the_same_time_have_regions_of_their_own(table: SharedTable) -> None:
