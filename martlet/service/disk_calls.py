@@ -142,7 +142,9 @@ class _Crew:
         self._most = most
         self._probe_function = probe
         self._process = process
-        self._queue = process.native_queue()
+        self._queue: deque[_Call] = deque()
+        # Locks of threads that wait for a call. The last one is called first: few threads run.
+        self._idle: list[Any] = []
         self._threads = 0
         self._under_way: set[_Call] = set()
         self._progress = 0.0  # when a call last returned, or the first running one was submitted
@@ -154,8 +156,11 @@ class _Crew:
         if not self._under_way:
             self._progress = time.monotonic()
         self._under_way.add(call)
-        self._queue.put(call)
-        self._hire()
+        self._queue.append(call)
+        if self._idle:
+            self._idle.pop().release()
+        else:
+            self._hire()
         return call
 
     def probe(self) -> None:
@@ -180,8 +185,24 @@ class _Crew:
             self._process.start_thread(f"{self.name} {self._threads}", self._work)
 
     def _work(self) -> None:
+        # No queue.SimpleQueue: each call would wake two of the threads that wait for it.
+        bell = self._process.native_lock()
+        bell.acquire()
         while True:
-            self._make(self._queue.get())
+            try:
+                call = self._queue.popleft()
+            except IndexError:
+                self._await_call(bell)
+            else:
+                self._make(call)
+
+    def _await_call(self, bell: Any) -> None:
+        self._idle.append(bell)
+        if self._queue:  # it came before the line above, so it may have found no idle thread
+            with contextlib.suppress(ValueError):
+                self._idle.remove(bell)
+                return
+        bell.acquire()
 
     def _make(self, call: _Call) -> None:
         call.make()
@@ -225,8 +246,8 @@ class _Calls:
         # lets native threads take the interpreter's lock.
         self._new_waiter = functools.partial(HubWaiter, hubs.get_hub())
         self._schedule = hubs.get_hub().schedule_call_global
-        self.native_queue = patcher.original("queue").SimpleQueue
         self._native = patcher.original("threading")
+        self.native_lock = self._native.Lock
         self._is_here = self._native.local()  # has the attribute ``yes`` in threads of a crew
         self._crews: dict[str, _Crew] = {}
         self._guard = _Crew("lock of the process", 1, _guarded, self) if _guarded else None

@@ -63,6 +63,24 @@ release.set()
 assert on_disk("/d1", lambda: 5) == 5
 """
 
+FEW_THREADS = """
+on_disk("/d1", int)
+release = native.Event()
+waiting = [eventlet.spawn(on_disk, "/d1", release.wait, 20) for _ in range(limits.threads_per_disk)]
+eventlet.sleep(0)
+release.set()
+assert all(thread.wait() for thread in waiting)
+idle = disk_calls._calls._crews["/d1"]._idle
+
+def thread_of_a_call():
+    while len(idle) < limits.threads_per_disk:
+        eventlet.sleep(0.001)
+    return on_disk("/d1", native.get_ident)
+
+# Calls one after the other have one thread, and wake no other.
+assert len({thread_of_a_call() for _ in range(50)}) == 1
+"""
+
 HANG = """
 assert write("/d1") == on_disk("/d1", write, "/d1")
 before = native.active_count()
@@ -162,7 +180,7 @@ while outcome(on_disk, "/d2", write_locked, "/d2") != "written":
 """
 
 
-@pytest.mark.parametrize("script", [CALLS, HANG, FIRST, SLOW, ALL_SLOW, GUARD])
+@pytest.mark.parametrize("script", [CALLS, FEW_THREADS, HANG, FIRST, SLOW, ALL_SLOW, GUARD])
 def test_under_eventlet(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + script + "print('passed')"],
