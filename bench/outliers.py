@@ -26,6 +26,7 @@ from pathlib import Path
 from load import Load, content_of, run
 from own_cluster import must
 from processes import usage
+from release_tree import release_tree
 from releases import Candidate, start
 
 METADATA_HEADERS = 90
@@ -215,14 +216,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("trees", nargs="*", type=Path, help="source trees that were built")
+    parser.add_argument(
+        "trees",
+        nargs="*",
+        type=release_tree,
+        metavar="TREE",
+        help="a built source tree or a commit",
+    )
     parser.add_argument("--requests", type=int, default=2000, help="of each kind in a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=CASES, action="append", help="this case alone")
     given = parser.parse_args()
-    trees = given.trees or [Path(__file__).parent.parent]
+    trees = given.trees or [Path(__file__).absolute().parent.parent]
     with ExitStack() as stack:
-        sessions = [Session(start(stack, tree.absolute())) for tree in trees]
+        sessions = [Session(start(stack, tree)) for tree in trees]
         rounds: list[list[Figures]] = []
         for _ in range(given.rounds):
             rounds.append([{} for _ in sessions])

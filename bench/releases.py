@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CPU time of a small PUT and GET in several releases of martlet, measured in turns.
 
-    .venv/bin/python bench/releases.py /src/old /src/new
+    .venv/bin/python bench/releases.py 5288686c /src/new
 
-Each argument is a source tree in which `make build` was run. Every tree gets a cluster of its own.
+Each argument is a source tree in which `make build` was run, or a commit, which is built under
+``build/releases``. Every tree gets a cluster of its own.
 In each round the clusters write objects, and read them again, one cluster after the other. The
 order changes from round to round. CPU is user and system time of all processes of a cluster, from
 /proc. The table has medians over the rounds. The last column is the median of the ratios to the
@@ -25,6 +26,7 @@ from pathlib import Path
 from load import Load, Outcome, run
 from own_cluster import login, must, own_cluster
 from processes import usage
+from release_tree import release_tree
 
 WARM_UP_OBJECTS = 512
 STATUSES = {"PUT": 201, "GET": 200}
@@ -91,7 +93,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("trees", nargs="+", type=Path, help="source trees that were built")
+    parser.add_argument(
+        "trees",
+        nargs="+",
+        type=release_tree,
+        metavar="TREE",
+        help="a built source tree or a commit",
+    )
     parser.add_argument("--objects", type=int, default=4000, help="in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", type=int, default=4096, metavar="BYTES", help="of each object")
@@ -100,7 +108,7 @@ def main() -> int:
     given = parser.parse_args()
     options = Options(given.objects, given.rounds, given.size, given.clients)
     with ExitStack() as stack:
-        candidates = [start(stack, tree.absolute()) for tree in given.trees]
+        candidates = [start(stack, tree) for tree in given.trees]
         for number in range(options.rounds):
             measure_round(candidates, number, options)
     print(json.dumps(figures(candidates), indent=2) if given.json else table(candidates, options))
