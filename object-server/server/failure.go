@@ -38,7 +38,10 @@ func (f *failure) with(name, value string) *failure {
 	return f
 }
 
-const timestampHeader = "X-Backend-Timestamp"
+const (
+	timestampHeader     = "X-Backend-Timestamp"
+	dataTimestampHeader = "X-Backend-Data-Timestamp"
+)
 
 // doubtHeader says that an answer may be wrong: "stale" if later records than the one shown were lost, "unknown" if the
 // server cannot know what is stored. The proxy then asks other replicas.

@@ -178,7 +178,7 @@ func (s *Server) postLock(x *exchange) error {
 		after = m.Lock
 		return err
 	}
-	err = postRequested(x, mount.Store, edit)
+	_, err = postRequested(x, mount.Store, edit)
 	if isAlias(mount.Store, x.at, id, err) {
 		err = mount.Store.PostVersion(x.at, format.VersionID{}, edit)
 	}

@@ -144,7 +144,7 @@ func (x *exchange) describe(m *format.Metadata) {
 	data, meta := m.Timestamp.String(), m.MetaTimestamp.String()
 	x.set("X-Timestamp", m.MetaTimestamp.Normal())
 	x.set(timestampHeader, meta)
-	x.set("X-Backend-Data-Timestamp", data)
+	x.set(dataTimestampHeader, data)
 	x.set("X-Backend-Durable-Timestamp", data)
 	x.describeVersion(m, x.since)
 	if m.Doubtful {

@@ -26,7 +26,8 @@ func (s *Server) post(x *exchange) error {
 		return err
 	}
 	defer mount.Release()
-	if err := postRequested(x, mount.Store, edit.apply); err != nil && !errors.Is(err, errPosted) {
+	written, err := postRequested(x, mount.Store, edit.apply)
+	if err != nil && !errors.Is(err, errPosted) {
 		return err
 	}
 	if err := s.updateAfterPost(x, mount, edit); err != nil {
@@ -36,18 +37,25 @@ func (s *Server) post(x *exchange) error {
 		x.set(name, value)
 	}
 	x.set("X-Backend-Content-Type", edit.after.ContentType)
+	x.set(dataTimestampHeader, written.String())
 	x.answerEmpty(http.StatusAccepted)
 	return nil
 }
 
-// postRequested edits the version that the request names, else the current one.
-func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) error) error {
+// postRequested edits the version that the request names, else the current one. It returns the time at which that was
+// written, or was made current again.
+func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) error) (written format.Timestamp, err error) {
 	id, ok, err := x.version()
 	if err != nil {
-		return err
+		return written, err
+	}
+	noting := func(m *format.Metadata) error {
+		written = m.Timestamp
+		return edit(m)
 	}
 	if ok && !id.IsNull() {
-		return at.PostVersion(x.at, id, edit) // a version never changes, so a condition holds
+		err = at.PostVersion(x.at, id, noting) // a version never changes, so a condition holds
+		return written, err
 	}
 	var elsewhere *format.VersionID
 	var since format.Timestamp
@@ -67,10 +75,10 @@ func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) er
 		if err := checkIfTimestamp(x, m, format.Timestamp{}); err != nil {
 			return err
 		}
-		return edit(m)
+		return noting(m)
 	})
 	if elsewhere != nil {
-		return at.PostVersion(x.at, *elsewhere, func(m *format.Metadata) error {
+		return since, at.PostVersion(x.at, *elsewhere, func(m *format.Metadata) error {
 			keepRestored(m, since)
 			if err := checkIfTimestamp(x, m, since); err != nil {
 				return err
@@ -78,7 +86,7 @@ func postRequested(x *exchange, at devices.Store, edit func(*format.Metadata) er
 			return edit(m)
 		})
 	}
-	return err
+	return written, err
 }
 
 var errElsewhere = errors.New("another version is current")

@@ -354,6 +354,9 @@ func TestPostReplacesUserMetadataAlone(t *testing.T) {
 	if got.header.Get("X-Object-Sysmeta-S") != "s" || got.header.Get("X-Backend-Content-Type") != "text/plain" {
 		t.Errorf("POST: %v", got.header)
 	}
+	if written := got.header.Get("X-Backend-Data-Timestamp"); written != "1700000000.00000" {
+		t.Errorf("the object that was posted to was written at %q", written)
+	}
 	got = f.do("HEAD", objectPath, "")
 	for name, want := range map[string]string{
 		"X-Object-Meta-A": "", "X-Object-Meta-B": "2", "X-Object-Sysmeta-S": "s", "X-Object-Transient-Sysmeta-T": "",

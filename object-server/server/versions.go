@@ -186,7 +186,7 @@ func (x *exchange) describeVersion(m *format.Metadata, since format.Timestamp) {
 	}
 	if !since.IsZero() { // replicas compare the timestamp of this write, not that of the data
 		x.set(timestampHeader, since.String())
-		x.set("X-Backend-Data-Timestamp", since.String())
+		x.set(dataTimestampHeader, since.String())
 		x.set("X-Backend-Durable-Timestamp", since.String())
 	}
 }

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from martlet.conf.options import is_true
 from martlet.http.environ import SYNC_KEY
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
+from martlet.words.timestamp import Timestamp
 from proxy.controllers.conditional import delete_in_order, majority
 from proxy.controllers.locked import check_unlocked
 from proxy.controllers.object_get import response_of
@@ -34,7 +37,7 @@ from proxy.replicas.locks import (
     lock_by_rule,
     refuse_locked,
 )
-from proxy.replicas.quorum import own_write_done, quorum_size
+from proxy.replicas.quorum import Answer, own_write_done, quorum_size
 from proxy.replicas.updates import have_known_rows, row_headers, told_by
 from proxy.replicas.versions import (
     VERSION_MARKER,
@@ -135,7 +138,7 @@ class ObjectController:
         is_lock = any(name in headers for name in LOCK_CHANGES)
         needed = majority(replicas) if is_lock else quorum_size(replicas)
         best = core.best(write.request, answers, replicas, quorum=needed)
-        if best.status == 404 and found:
+        if best.status == 404 and found and not _missed_the_delete(answers):
             raise http_error(503)  # a replica has the object, so 404 would be wrong
         return Response(best.status, returned_headers(best.headers), best.body)
 
@@ -185,3 +188,17 @@ class ObjectController:
         if is_write and not 200 <= info["status"] < 300:
             raise http_error(404)
         return info, version
+
+
+def _missed_the_delete(answers: Sequence[Answer]) -> bool:
+    """Whether the object is deleted: a tombstone is later than what each replica has that took it.
+
+    An object server of a former release does not say when its object was written.
+    """
+    deleted = [
+        Timestamp(answer.headers["x-backend-timestamp"])
+        for answer in answers
+        if answer.status == 404 and "x-backend-timestamp" in answer.headers
+    ]
+    written = [a.headers.get("x-backend-data-timestamp") for a in answers if a.status == 202]
+    return bool(deleted) and all(at and Timestamp(at) < max(deleted) for at in written)

@@ -301,6 +301,17 @@ class FakeDevice:
         override = headers.get("x-object-sysmeta-container-update-override-etag")
         return override or headers.get("Etag", "").strip('"')
 
+    def _post(self, name: str, timestamp: str) -> tuple[int, dict[str, str]]:
+        known = self.stored.get(name)
+        if known is None:
+            return 404, {}
+        if known.is_deleted:
+            return 404, {"X-Backend-Timestamp": known.timestamp}
+        if known.meta_timestamp >= timestamp:
+            return 409, {"X-Backend-Timestamp": known.meta_timestamp}
+        self.stored[name] = replace(known, meta_timestamp=timestamp)
+        return 202, {"X-Backend-Data-Timestamp": known.timestamp}
+
     def _act_on_object(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
         name, known = _name(seen), self.stored.get(_name(seen))
         timestamp = seen.headers["x-timestamp"]
@@ -311,13 +322,8 @@ class FakeDevice:
             if seen.method == "DELETE":
                 self.stored[name] = Stored(timestamp, is_deleted=True)
                 return (404 if is_missing else 204), {"X-Backend-Timestamp": timestamp}, b""
-            if seen.method == "POST" and (known is None or known.is_deleted):
-                return 404, {}, b""
-            if seen.method == "POST" and known is not None:
-                if known.meta_timestamp >= timestamp:
-                    return 409, {"X-Backend-Timestamp": known.meta_timestamp}, b""
-                self.stored[name] = replace(known, meta_timestamp=timestamp)
-                return 202, {}, b""
+            if seen.method == "POST":
+                return (*self._post(name, timestamp), b"")
             etag = hashlib.md5(seen.body).hexdigest()
             if seen.headers.get("etag", etag) != etag:
                 return 422, {}, b""

@@ -97,6 +97,27 @@ def test_post_where_one_replica_has_it_is_not_404(make_cluster: MakeCluster) -> 
     assert cluster.call("POST", "/v1/a/c/o").status == 503
 
 
+def test_post_where_one_replica_has_missed_the_delete_is_404(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(devices=3)
+    cluster.make_container()
+    cluster.call("PUT", "/v1/a/c/o", b"data")
+    stale = cluster.devices[2].stored["/a/c/o"]
+    cluster.call("DELETE", "/v1/a/c/o")
+    cluster.devices[2].stored["/a/c/o"] = stale
+    assert cluster.call("POST", "/v1/a/c/o").status == 404
+
+
+def test_post_where_one_replica_has_a_later_object_is_not_404(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(devices=3)
+    cluster.make_container()
+    cluster.call("DELETE", "/v1/a/c/o")
+    deleted = [device.stored["/a/c/o"] for device in cluster.devices[:2]]
+    cluster.call("PUT", "/v1/a/c/o", b"data")
+    for device, tombstone in zip(cluster.devices, deleted, strict=False):
+        device.stored["/a/c/o"] = tombstone
+    assert cluster.call("POST", "/v1/a/c/o").status == 503
+
+
 @pytest.mark.parametrize("headers", [{"X-Delete-At": "1"}, {"X-Object-Meta-A": "x" * 257}])
 def test_bad_post_is_400(stored: FakeCluster, headers: dict[str, str]) -> None:
     assert stored.call("POST", "/v1/a/c/o", headers=headers).status == 400
