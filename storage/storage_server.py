@@ -8,7 +8,6 @@ missing, full or failing 507, a damaged database 500.
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import os
 import re
 import time
@@ -34,6 +33,7 @@ from martlet.metrics.requests import requests
 from martlet.service.descriptors import databases_max
 from martlet.service.disk_calls import limits, on_disk
 from martlet.service.gate import Admits, admits_all
+from martlet.service.release import RUNNING
 from martlet.service.server import ServerOptions, read_server_options
 from martlet.words.names import BadNameError, check_text, wsgi_to_str
 from ring.device_marker import DeviceMarkers
@@ -254,8 +254,7 @@ class StorageServer:
         if req.method != "OPTIONS":
             return error_response(405, headers=allow)
         # Monitoring asks for the kind of a server.
-        version = importlib.metadata.version("martlet")
-        return Response(200, {**allow, "Server": f"{self.name}-server/{version}"})
+        return Response(200, {**allow, "Server": f"{self.name}-server/{RUNNING}"})
 
     def _log(self, name: RequestName, response: Response, seconds: float) -> None:
         transaction = "" if name.trans_id == "-" else f" trans_id={name.trans_id}"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -13,6 +12,7 @@ from prometheus_client.core import Metric
 from martlet.metrics.families import counter, gauge, histogram
 from martlet.metrics.requests import BOUNDS, KIND
 from martlet.metrics.shared import OVERFLOW, SharedTable
+from martlet.service.release import RUNNING
 
 #: The kind of a row of a worker's gauge: the first word of its key.
 GAUGE_KIND = "gauge"
@@ -45,7 +45,7 @@ class ServiceCollector:
     def collect(self) -> Iterator[Metric]:
         """The metrics, in the form of prometheus_client."""
         build = gauge("martlet_build_info")
-        build.add_metric([self._service, importlib.metadata.version("martlet")], 1)
+        build.add_metric([self._service, RUNNING], 1)
         yield build
         requests: dict[tuple[str, ...], list[float]] = {}
         gauges: defaultdict[tuple[str, ...], float] = defaultdict(float)

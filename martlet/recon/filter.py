@@ -8,7 +8,6 @@ null. The filter is for account, container and proxy servers. The object server 
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import time
@@ -31,6 +30,7 @@ from martlet.recon.figures import (
     ring_digests,
     sockets,
 )
+from martlet.service.release import RUNNING
 
 log = get_logger("martlet.recon")
 
@@ -104,7 +104,7 @@ class Recon:
             "swiftconfmd5": self._conf_digest,
             "time": time.time,
             "unmounted": devices.unmounted,
-            "version": lambda: {"version": importlib.metadata.version("martlet")},
+            "version": lambda: {"version": RUNNING},
         }
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
