@@ -125,8 +125,9 @@ keystone: $(INSTALLED_FOR_TESTS) $(KEYSTONE_INSTALLED) $(OBJECT_SERVER) ## tenan
 	MARTLET_PORTS=26240-30239 MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin \
 		$(BIN)/pytest -q --durations=5 test/keystone
 
-console-test: $(CONSOLE_INSTALLED) $(OBJECT_SERVER) ## the console in a real browser, Chromium (CONSOLE_ARGS="-k sharing"; MARTLET_SCREENSHOTS=doc/images)
-	PYTHONPATH=test/console $(CONSOLE_VENV)/bin/pytest -q -p no:cacheprovider $(CONSOLE_ARGS) test/console
+console-test: $(CONSOLE_INSTALLED) $(KEYSTONE_INSTALLED) $(OBJECT_SERVER) ## the console in a real browser, Chromium, also with a real Keystone (CONSOLE_ARGS="-k sharing"; MARTLET_SCREENSHOTS=doc/images)
+	PYTHONPATH=test/console MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin \
+		$(CONSOLE_VENV)/bin/pytest -q -p no:cacheprovider $(CONSOLE_ARGS) test/console
 
 functional-full: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## as functional, with the whole of Go's src
 	MARTLET_TEST_FULL_TREE=1 $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations=10 test/functional

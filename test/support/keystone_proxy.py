@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from configparser import ConfigParser
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from real_keystone import PASSWORD, Keystone
 from running_cluster import await_true, free_port
@@ -53,7 +54,13 @@ def s3token(keystone: Keystone) -> dict[str, str]:
 
 @contextmanager
 def keystone_proxy(
-    programs: Path, keystone: Keystone, home: Path, options: Mapping[str, str]
+    programs: Path,
+    keystone: Keystone,
+    home: Path,
+    options: Mapping[str, str],
+    *,
+    port: int = 0,
+    console: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[int]:
     """Run a second proxy of the cluster in ``home`` and yield its port.
 
@@ -61,12 +68,14 @@ def keystone_proxy(
 
     :param programs: the directory with a martlet-proxy-server that has keystonemiddleware.
     :param options: the options of keystoneauth.
+    :param port: 0 chooses one.
+    :param console: more options of the console.
     """
     parser = ConfigParser(default_section="", interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read(home / "etc" / "proxy-server.conf")
     sections = {name: dict(parser[name]) for name in parser.sections()}
-    port = free_port()
+    port = port or free_port()
     filters = "authtoken s3api s3token keystoneauth"
     pipeline = sections["pipeline:main"]["pipeline"].replace("s3api tempauth", filters)
     assert filters in pipeline
@@ -75,6 +84,7 @@ def keystone_proxy(
     sections["filter:authtoken"] = authtoken(keystone)
     sections["filter:s3token"] = s3token(keystone)
     sections["filter:keystoneauth"] = {"use": "egg:martlet#keystoneauth", **options}
+    sections["filter:console"] |= console
     del sections["filter:tempauth"]
     conf, output = home / "keystone-proxy.conf", home / "keystone-proxy.log"
     conf.write_text(render(sections))

@@ -28,6 +28,8 @@ provider = fernet
 [identity]
 # The least that Keystone takes: who logs in a thousand times should not wait for hashes.
 password_hash_rounds = 4
+[cors]
+allowed_origin = {origins}
 """
 DEFAULT_DOMAIN = "default"
 
@@ -38,12 +40,16 @@ class Keystone:
     A user is created in the domain of the first project in which it gets a role.
     """
 
-    def __init__(self, programs: Path, directory: Path) -> None:
-        """Create it; ``programs`` has keystone-manage and its Python."""
+    def __init__(self, programs: Path, directory: Path, *origins: str) -> None:
+        """Create it; ``programs`` has keystone-manage and its Python.
+
+        :param origins: those of web pages that may ask it, such as ``http://127.0.0.1:8080``.
+        """
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
         self._programs = programs
         self._directory = directory
+        self._origins = ",".join(origins)
         self._ids: dict[tuple[str, str], str] = {}
         self._admin_token = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,7 +57,9 @@ class Keystone:
     def start(self) -> None:
         """Create the database and the keys, start the server, log in as its first admin."""
         conf = self._directory / "keystone.conf"
-        conf.write_text(_CONF.format(directory=self._directory))
+        conf.write_text(_CONF.format(directory=self._directory, origins=self._origins))
+        # Its middleware for other origins looks for a conf in the usual places alone.
+        (self._directory / ".keystone").symlink_to(self._directory)
         (self._directory / "fernet-keys").mkdir(mode=0o700)
         group = grp.getgrgid(os.getgid()).gr_name
         self._manage("db_sync")
@@ -66,6 +74,7 @@ class Keystone:
         with (self._directory / "keystone.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [self._programs / "python", script, self._directory, str(self.port)],
+                env={**os.environ, "HOME": str(self._directory)},
                 stdout=log,
                 stderr=log,
             )
