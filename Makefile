@@ -57,7 +57,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone console-test go-check go-security audit go-test crash linear fuzz \
-	attack nemesis conformance judge judge-installed wheel release units try-install bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
+	attack nemesis upgrade-test conformance judge judge-installed wheel release units try-install bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,8 +97,8 @@ check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=test/support:bench:test/conformance:test/attack:test/nemesis $(BIN)/mypy bench/*.py bench/compare/*.py test/support/*.py test/tidy/*.py \
-		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py test/nemesis/*.py packaging/trial/*.py .ci/*.py doc/conf.py
+	MYPYPATH=test/support:bench:test/conformance:test/attack:test/nemesis:test/upgrade $(BIN)/mypy bench/*.py bench/compare/*.py test/support/*.py test/tidy/*.py \
+		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py test/nemesis/*.py test/upgrade/*.py packaging/trial/*.py .ci/*.py doc/conf.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
 	$(BIN)/pytest -q -n 2 test/unit
@@ -182,6 +182,9 @@ attack: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## kills, nonsense an
 nemesis: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## random faults of five hosts under load, and equal replicas after each (NEMESIS_ARGS="--seconds 3600 --seed 7")
 	PYTHONPATH=$(CURDIR):test/support:test/attack:bench $(BIN)/python test/nemesis/nemesis.py $(NEMESIS_ARGS)
 
+upgrade-test: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## a rolling upgrade from the release before under load, and back (UPGRADE_ARGS="--from v0.1.0 --seed 7")
+	PYTHONPATH=$(CURDIR):test/support:test/attack:test/nemesis:bench $(BIN)/python test/upgrade/upgrade.py $(UPGRADE_ARGS)
+
 wheel: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## build the wheel, install it elsewhere, start a cluster from it
 	@.ci/smoke-wheel $(BIN)/python
 
@@ -204,7 +207,7 @@ bench-bulk: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## an archive beside single 
 bench-pipeline: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of the whole pipeline beside a short one (BENCH_ARGS="--rounds 9")
 	$(BIN)/python bench/pipeline.py $(BENCH_ARGS)
 
-bench-releases: $(INSTALLED_FOR_TESTS) ## CPU of a small PUT and GET in several releases (BENCH_ARGS="/src/old /src/new")
+bench-releases: $(INSTALLED_FOR_TESTS) ## CPU of a small PUT and GET in several releases (BENCH_ARGS="5288686c /src/new")
 	$(BIN)/python bench/releases.py $(BENCH_ARGS)
 
 bench-outliers: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of bulk deletes, new containers, metadata, logs, many containers

@@ -20,6 +20,8 @@ CONTAINERS = 4
 NAMES_OF_CLIENT = 12
 _SIZES = (0, 1, 100, 4096, 4096, 4096, 70_000, 300_000, 1_200_000)
 _META = "x-object-meta-attack"
+#: Those of the answers 503 to a POST that could as well be 404. They are counted twice.
+POST_OF_DELETED = "POST 503 of a deleted object"
 _PAUSE_SECONDS = 0.05
 
 
@@ -148,6 +150,8 @@ class CheckedClients:
         headers = {_META: str(number)} if kind == "POST" else {}
         item.sent.add(number)
         answer = self._ask(account, kind, item, headers, body)
+        if kind == "POST" and answer and answer.status == 503 and item.may_be == {ABSENT}:
+            self.verdicts.counts[POST_OF_DELETED] += 1
         if kind == "PUT":
             item.after(answer, lambda _: State(number))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,11 +33,14 @@ def proxy_of(number: int) -> str:
 
 
 def main() -> None:
-    """Run the services until a stop signal."""
     home, number = Home(Path(sys.argv[1])), int(sys.argv[2])
     layout = home.read_layout()
     assert layout is not None
-    services = services_of_host(home, layout, number)
+    run(home, services_of_host(home, layout, number))
+
+
+def run(home: Home, services: Sequence[Service]) -> None:
+    """Run the services until a stop signal."""
     supervisor = Supervisor(services, home.logs, home.run, lambda text: print(text, flush=True))
     try:
         supervisor.start()

@@ -57,6 +57,7 @@ class RunningCluster:
         self.home = home
         self.port = port or free_port()
         self.arguments = arguments if background else (*arguments, "--no-background")
+        self.program = MARTLET
         self.output: list[str] = []
         self.process: subprocess.Popen[str] | None = None
         self.made.add(self)
@@ -78,7 +79,7 @@ class RunningCluster:
         """Start the command without waiting for the cluster."""
         self.output = []
         self.process = subprocess.Popen(
-            [MARTLET, "up", *self.arguments],
+            [self.program, "up", *self.arguments],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
