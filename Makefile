@@ -15,6 +15,8 @@ DOC_INSTALLED := $(DOC_VENV)/.installed
 # The driver of a browser has 40 MB.
 CONSOLE_VENV := .venv-console
 CONSOLE_INSTALLED := $(CONSOLE_VENV)/.installed
+ANSIBLE_VENV := .venv-ansible
+ANSIBLE_INSTALLED := $(ANSIBLE_VENV)/.installed
 AUDIT_VENV := .venv-audit
 AUDIT_INSTALLED = $(AUDIT_VENV)/.installed-$(PIP_AUDIT_VERSION)-$(GOVULNCHECK_VERSION)
 OBJECT_SERVER := build/bin/martlet-object-server
@@ -57,7 +59,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone console-test go-check go-security audit go-test crash linear fuzz \
-	attack nemesis upgrade-test conformance judge judge-installed wheel release units try-install bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
+	attack nemesis upgrade-test conformance judge judge-installed wheel release units ansible try-install try-ansible bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -198,6 +200,13 @@ try-install: release ## doc/install.md by the page, on three hosts with systemd,
 	for then in units prometheus; do \
 		TRY_THEN=packaging/trial/$$then packaging/try-install build/release/martlet_$(VERSION)_*.deb || exit; done
 
+ansible: $(ANSIBLE_INSTALLED) ## lint and syntax of the Ansible role
+	@cd packaging/ansible && export PATH=$(CURDIR)/$(ANSIBLE_VENV)/bin:$$PATH && ansible-lint --offline -q --nocolor && \
+		ansible-playbook -i inventory.example.yml --syntax-check site.yml upgrade.yml
+
+try-ansible: $(ANSIBLE_INSTALLED) release ## the Ansible role on three hosts with systemd (root, Debian)
+	packaging/try-ansible $(ANSIBLE_VENV)/bin/ansible-playbook build/release/martlet_$(VERSION)_*.deb
+
 bench: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what a small object costs (BENCH_ARGS="--objects 1000")
 	$(BIN)/python bench/small_objects.py $(BENCH_ARGS)
 
@@ -238,7 +247,7 @@ bench-engine: .go-ok ## the storage engine by itself (BENCH_ARGS="throughput --r
 	$(PYTHON) bench/engine.py $(BENCH_ARGS)
 
 clean: ## remove what was built and installed; the cluster's data (MARTLET_HOME) stay
-	rm -rf $(VENV) $(KEYSTONE_VENV) $(DOC_VENV) $(CONSOLE_VENV) $(AUDIT_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(KEYSTONE_VENV) $(DOC_VENV) $(CONSOLE_VENV) $(ANSIBLE_VENV) $(AUDIT_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- stamps ---------------------------------------------------------------------------------------
@@ -272,6 +281,13 @@ $(DOC_INSTALLED): constraints.txt constraints-doc.txt
 	@echo "martlet: installing Sphinx into $(DOC_VENV)"
 	@$(PYTHON) -m venv $(DOC_VENV)
 	@$(DOC_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r constraints-doc.txt
+	@touch $@
+
+$(ANSIBLE_INSTALLED): constraints.txt constraints-ansible.txt
+	@.ci/preflight $(PYTHON)
+	@echo "martlet: installing Ansible into $(ANSIBLE_VENV)"
+	@$(PYTHON) -m venv $(ANSIBLE_VENV)
+	@$(ANSIBLE_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r constraints-ansible.txt
 	@touch $@
 
 $(CONSOLE_INSTALLED): setup.cfg pyproject.toml constraints.txt constraints-console.txt

@@ -72,8 +72,8 @@ def test_every_requirement_has_a_lower_bound_that_its_pin_meets() -> None:
 
 def test_what_is_pinned_twice_has_one_version() -> None:
     both = pins_of_the_tests()
-    others = ("constraints-conformance.txt", "constraints-console.txt", "constraints-doc.txt")
-    for name in others:
+    others = ("ansible", "conformance", "console", "doc")
+    for name in (f"constraints-{one}.txt" for one in others):
         other = pins(name)
         assert {n: v for n, v in other.items() if both.get(n, v) != v} == {}, name
 
