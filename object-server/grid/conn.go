@@ -66,8 +66,8 @@ type Conn struct {
 // newConn begins to read and to write. Its first id is 1 if this side is the connector, otherwise 2.
 func newConn(g *Grid, s *socket, address string, theirs frame.Options) *Conn {
 	c := &Conn{
-		grid: g, socket: s, address: address, ours: g.config.Options, theirs: theirs, done: make(chan struct{}),
-		hasChecksums: g.config.Options.Checksum || theirs.Checksum, began: g.config.Clock.Now(), nextID: 2,
+		grid: g, socket: s, address: address, ours: s.ours, theirs: theirs, done: make(chan struct{}),
+		hasChecksums: s.ours.Checksum || theirs.Checksum, began: g.config.Clock.Now(), nextID: 2,
 		calls: map[uint64]*call{}, active: map[uint64]*requestContext{}, streams: map[uint64]*Stream{},
 	}
 	if s.masks() {

@@ -6,13 +6,16 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
+	"martlet/object-server/grid/frame"
 	"martlet/object-server/grid/rarely"
 )
 
 // Grid has the connections of one server. Safe for concurrent use.
 type Grid struct {
 	config   Config
+	checksum atomic.Bool // what new connections ask for, in place of config.Options.Checksum
 	pool     pool
 	counters counters
 	quiet    rarely.Log
@@ -40,9 +43,20 @@ func New(config Config) (*Grid, error) {
 		config: config, unproved: make(chan struct{}, config.HandshakesMax), conns: map[*Conn]struct{}{},
 		peers: map[string]*Peer{}, empty: make(chan struct{}),
 	}
+	g.checksum.Store(config.Options.Checksum)
 	g.pool.workersMax = config.WorkersMax
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil
+}
+
+// UseChecksum says whether connections that begin from now on shall have checksums. Those that are open stay as they are.
+func (g *Grid) UseChecksum(yes bool) { g.checksum.Store(yes) }
+
+// options are ours for a new connection, which keeps them to its end.
+func (g *Grid) options() frame.Options {
+	options := g.config.Options
+	options.Checksum = g.checksum.Load()
+	return options
 }
 
 // Connections returns the open connections, in no order.

@@ -28,8 +28,9 @@ func refused(kind Refusal, format string, args ...any) error {
 // accept is the acceptor's side of the handshake. It returns the options of the connector.
 func (g *Grid) accept(s *socket) (frame.Options, error) {
 	mine := auth.NewNonce()
+	s.ours = g.options()
 	secrets := g.config.Secrets.All()
-	if err := s.sendAlone(frame.AppendChallenge(nil, mine[:], auth.KeyIDs(secrets), g.config.Options)); err != nil {
+	if err := s.sendAlone(frame.AppendChallenge(nil, mine[:], auth.KeyIDs(secrets), s.ours)); err != nil {
 		return frame.Options{}, err
 	}
 	f, err := s.readAlone(frame.Proof)
@@ -68,6 +69,7 @@ func answerTo(h *frame.Handshake, secrets []auth.Secret, mine auth.Nonce) ([]byt
 
 // connect is the connector's side of the handshake. It returns the options of the acceptor.
 func (g *Grid) connect(s *socket) (frame.Options, error) {
+	s.ours = g.options()
 	f, err := s.readAlone(frame.Challenge)
 	if err != nil {
 		return frame.Options{}, err
@@ -87,7 +89,7 @@ func (g *Grid) connect(s *socket) (frame.Options, error) {
 		}
 		keyID, proof, want = secret.KeyID(), secret.ConnectorProof(theirs, mine), secret.AcceptorProof(theirs, mine)
 	}
-	if err := s.sendAlone(frame.AppendProof(nil, mine[:], keyID, proof, g.config.Options)); err != nil {
+	if err := s.sendAlone(frame.AppendProof(nil, mine[:], keyID, proof, s.ours)); err != nil {
 		return options, err
 	}
 	if f, err = s.readAlone(frame.Welcome); err != nil {

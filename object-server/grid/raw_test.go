@@ -49,7 +49,7 @@ func rawConnector(t testing.TB, n *node, config Config) *raw {
 	r := dialRaw(t, n)
 	theirs, err := g.connect(r.socket)
 	check(t, err)
-	r.sums, r.limit = theirs.Checksum || config.Options.Checksum, frame.MessageMax
+	r.sums, r.limit = theirs.Checksum || r.ours.Checksum, frame.MessageMax
 	check(t, r.conn.SetDeadline(time.Now().Add(longest)))
 	return r
 }

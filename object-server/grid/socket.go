@@ -31,6 +31,7 @@ type socket struct {
 	in     *bufio.Reader
 	state  ws.State             // our side
 	limit  int                  // bytes of a message that is read
+	ours   frame.Options        // that the handshake tells the peer
 	ponged func(payload []byte) // answers a PING of RFC 6455; nil: none is answered
 
 	message []byte // that was read last

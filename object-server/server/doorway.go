@@ -56,14 +56,16 @@ func (d *doorway) dialer(config *conf.Config) *login.Dialer {
 	}
 }
 
-// reload applies new secrets and addresses. Connections that have been proved stay.
+// reload applies new secrets and addresses, and checksums for new connections. Connections that have been proved stay.
 func (d *doorway) reload(config *conf.Grid) {
 	d.secrets.Use(config.Secrets)
+	d.grid.UseChecksum(config.Checksum)
+	d.outgoing.UseChecksum(config.Checksum)
 	d.gate.SetPlain(config.PlainHTTP)
 }
 
-// ReloadGrid applies grid_secret, grid_secret_previous and grid_plain_http of a configuration, and reads the files
-// of TLS anew. After an error TLS stays as it was.
+// ReloadGrid applies grid_secret, grid_secret_previous, grid_plain_http and grid_checksum of a configuration, and reads
+// the files of TLS anew. After an error TLS stays as it was.
 func (s *Server) ReloadGrid(config *conf.Config) error {
 	s.door.reload(&config.Grid)
 	return s.door.certs.Reload(config.Grid.TLS)

@@ -18,7 +18,9 @@ from uploader import Uploader, assert_nothing_is_lost
 from cluster.layout import KINDS
 from cluster.ports import HOST
 from martlet.conf.cluster import ClusterConf
+from martlet.grid.connecting import connect
 from martlet.grid.http_login import Logins
+from martlet.grid.options import Options
 from martlet.grid.plain_http import PlainHttp
 from martlet.grid.secrets import Secrets
 from martlet.http.backend_client import BackendClient, BackendError, ConnectError
@@ -145,3 +147,33 @@ def test_the_secret_changes_while_a_client_writes(cluster: RunningCluster, conf:
     for port in ports.values():
         assert knows(port, NEW)
         assert not knows(port, old)
+
+
+def asks_for_checksums(port: int, secret: str) -> bool:
+    """Whether the server wants them on a new connection of the grid."""
+    found = connect((HOST, port), Secrets.parse(secret), Options(), 30, 30)
+    found.sock.close()
+    return found.peer.checksum
+
+
+def test_checksums_begin_and_end_with_a_reload(cluster: RunningCluster, conf: Path) -> None:
+    account = Account(cluster.port)
+    assert account.call("PUT", "sums").status in (201, 202)
+    secret = secret_of(conf)
+    ports = {f"{kind}-server": cluster.storage_port(kind) for kind in KINDS}
+
+    def is_reloaded(name: str, are_wanted: bool) -> bool:
+        try:
+            return asks_for_checksums(ports[name], secret) == are_wanted
+        except BackendError:
+            return False  # an old worker that is about to end
+
+    assert not any(asks_for_checksums(port, secret) for port in ports.values())
+    for are_wanted in (True, False):
+        write_grid(conf, f"grid_secret = {secret}\ngrid_checksum = {are_wanted}")
+        for name in ports:
+            os.kill(cluster.pid_of(name), signal.SIGHUP)
+            await_true(partial(is_reloaded, name, are_wanted), f"{name} reloads")
+        # The proxy's connections to the object servers are those from before.
+        assert account.call("PUT", "sums", str(are_wanted), body=b"x").status == 201
+        assert account.call("GET", "sums", str(are_wanted)).body == b"x"

@@ -27,7 +27,7 @@ object server of this host must run. CONF is its conf (default
   --policy POLICY    only this storage policy, by its index; may be repeated
   --json             with --once: the figures of the pass as JSON
 
-On SIGHUP it reads the rates and the secrets of martlet.conf again.
+On SIGHUP it reads the rates and [grid] of martlet.conf again.
 
 examples:
   martlet-object-server audit /etc/martlet/object-server.conf

@@ -69,7 +69,7 @@ func TestCommandsProveThemselvesToTheServer(t *testing.T) {
 		}
 	}
 	p.signal(syscall.SIGHUP) // the server reads the new secret
-	p.awaitLog("reload: log_level, the secrets")
+	p.awaitLog("reload: log_level, [grid]")
 	if status, said := relinker(); status != 2 {
 		t.Errorf("after a reload: %d %s", status, said)
 	}

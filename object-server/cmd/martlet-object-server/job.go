@@ -149,6 +149,7 @@ func (j *job) reloads(own func(now *conf.Config)) {
 	apply := func(now *conf.Config) error {
 		own(now)
 		j.config.Grid.Secrets.Use(now.Grid.Secrets)
+		j.connections.UseChecksum(now.Grid.Checksum)
 		return j.certs.Reload(now.Grid.TLS)
 	}
 	reloads.apply.Store(&apply)

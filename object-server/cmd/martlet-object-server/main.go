@@ -34,7 +34,7 @@ const usage = `usage: martlet-object-server [serve] CONF
        martlet-object-server --help | --version | --print-options | --print-metrics
 
 Serves the objects on the devices of one host until SIGTERM or SIGINT. On SIGHUP it
-reads a new log_level, the secrets of martlet.conf and the certificates. CONF is an ini file; etc/object-server.conf-sample shows its
+reads a new log_level, [grid] of martlet.conf and the certificates. CONF is an ini file; etc/object-server.conf-sample shows its
 options.
 
 examples:

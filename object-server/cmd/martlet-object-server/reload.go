@@ -43,11 +43,11 @@ func (r *reloader) run() {
 		r.level.Set(config.LogLevel)
 		if apply := r.apply.Load(); apply != nil {
 			if err := (*apply)(config); err != nil {
-				r.logger.Error("reload: log_level and the secrets of martlet.conf are applied; TLS stays as it was", "signal", name, "error", err)
+				r.logger.Error("reload: log_level and [grid] of martlet.conf are applied; TLS stays as it was", "signal", name, "error", err)
 				continue
 			}
 		}
-		r.logger.Warn("reload: log_level, the secrets of martlet.conf and the certificates are applied; every other option needs a restart", "signal", name,
+		r.logger.Warn("reload: log_level, [grid] of martlet.conf and the certificates are applied; every other option needs a restart", "signal", name,
 			"log_level", config.LogLevel.String())
 	}
 }

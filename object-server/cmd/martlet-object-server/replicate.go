@@ -27,7 +27,7 @@ is the conf of the object server of this host (default
   --policy POLICY    only this storage policy, by its index; may be repeated
   --json             with --once: the figures of the pass as JSON
 
-On SIGHUP it reads bytes_per_second and the secrets of martlet.conf again.
+On SIGHUP it reads bytes_per_second and [grid] of martlet.conf again.
 
 examples:
   martlet-object-server replicate /etc/martlet/object-server.conf
