@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import xattr  # type: ignore[import-untyped]
+from disk_search import content, on_disk
 from other_proxy import OtherProxy
 from running_cluster import RunningCluster
 from swift_api import Account
@@ -56,37 +56,6 @@ def box(user: Account, request: pytest.FixtureRequest) -> str:
     name = f"encrypted-{md5(request.node.name.encode()).hexdigest()[:8]}"
     assert user.call("PUT", name).status == 201
     return name
-
-
-def on_disk(cluster: RunningCluster, needle: bytes) -> list[str]:
-    """Return the files below the devices that contain ``needle`` in content or an attribute."""
-    return [
-        str(path)
-        for folder, _, names in os.walk(cluster.home / "devices")
-        for path in (Path(folder, name) for name in names)
-        if needle in _content(path) or _in_attributes(path, needle)
-    ]
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""  # removed meanwhile: a journal of SQLite, an empty segment
-
-
-def _in_attributes(path: Path, needle: bytes) -> bool:
-    try:
-        names = xattr.listxattr(str(path))
-        return any(needle in xattr.getxattr(str(path), name) for name in names)
-    except OSError:
-        return False  # this file system has no attributes
-
-
-def content(size: int) -> tuple[bytes, bytes]:
-    """Return a body of that size, made of one unique word, and the word."""
-    word = secrets.token_hex(16).encode()
-    return (word * (size // 32 + 1))[:size], word
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
