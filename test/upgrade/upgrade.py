@@ -127,9 +127,7 @@ class Upgrade:
         with self._report.step("second upgrade"):
             for number in nodes:
                 self._cluster.change_release(number, self._new)
-        # A kept connection may have its next answer from a worker of the old release.
-        self._clients.close()
-        self._clients = self._new_clients("locked")
+        self._connect_again("locked")
         locked = Locked(self._cluster, self._clients, self._stored.names())
         with self._report.step("second way back, with a locked version"):
             for number in nodes[::-1]:
@@ -139,6 +137,7 @@ class Upgrade:
         with self._report.step("third upgrade: everything is read"):
             for number in nodes:
                 self._cluster.change_release(number, self._new)
+            self._connect_again("third")
             self._report.findings += locked.findings_in_new_release(self._clients)
             self._read_back("third upgrade")
 
@@ -162,6 +161,11 @@ class Upgrade:
         del counts[POST_OF_DELETED]
         failed = [f"{count} times {what}" for what, count in counts.items() if not _is_well(what)]
         self._report.findings += failed + self._checked.verdicts.violations + self._load.findings
+
+    def _connect_again(self, name: str) -> None:
+        """A kept connection may have its next answer from a worker of the old release."""
+        self._clients.close()
+        self._clients = self._new_clients(name)
 
     def _new_clients(self, name: str) -> Clients:
         return Clients(self._cluster.proxies, f"{self._report.seed}.{name}")
