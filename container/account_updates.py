@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from container.database import ContainerInfo
-from container.report_answer import REPORTED_AT, Answer, read_answer
+from container.report_answer import NO_ANSWER, REPORTED_AT, Answer, read_answer
 from martlet.http.backend_client import Address, BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
 from martlet.words.names import quote_path
@@ -134,7 +134,9 @@ def _start(
 
 def _finish(exchange: BackendExchange | None) -> Answer:
     answer = read_answer(exchange, _log_failure)
-    if exchange is not None and answer.status >= 300 and answer.status not in (404, 405, 503):
+    if exchange is None or answer is NO_ANSWER:
+        return answer
+    if answer.status >= 300 and answer.status not in (404, 405):
         _log_failure(f"{exchange.address[0]}:{exchange.address[1]} answered {answer.status}")
     return answer
 

@@ -32,8 +32,11 @@ class ReportSlots:
         self._since = now
 
         def is_due(directory: str) -> bool:
-            digits = os.path.basename(directory)[:_HASH_DIGITS]
-            slot = int(digits, 16) / _HASHES * interval
+            try:
+                number = int(os.path.basename(directory)[:_HASH_DIGITS], 16)
+            except ValueError:
+                return False  # a copy that an operator made: its totals may be old
+            slot = number / _HASHES * interval
             return (now - slot) // interval > (since - slot) // interval
 
         return is_due if interval else lambda directory: False

@@ -628,6 +628,34 @@ def test_an_unchanged_container_repeats_its_report(
     assert not accounts.take()
 
 
+def test_a_directory_that_is_none_of_ours_does_not_stop_a_sweep(
+    call: Caller, reporter: Reporter, accounts: AccountServers
+) -> None:
+    call("PUT", C, 1)
+    reporter.report_changed()
+    accounts.take()
+    (found,) = Path(devices(reporter)).glob("*/containers/*/*/*/*.db")
+    copy = found.parents[1] / "before the repair" / "before the repair.db"
+    copy.parent.mkdir()
+    copy.write_bytes(found.read_bytes())
+    reporter._sweeper._slots = ReportSlots(1000.0, 0)
+    reporter.sweep()
+    reporter.report_changed()
+    assert len(accounts.take()) == 3
+
+
+def test_what_account_servers_answer_is_in_the_log(
+    call: Caller, reporter: Reporter, accounts: AccountServers, caplog: pytest.LogCaptureFixture
+) -> None:
+    accounts.statuses = {1: 503, 2: 0, 3: 404}
+    call("PUT", C, 1, proxy_headers())
+    said = [r.getMessage() for r in caplog.records if "account update failed" in r.getMessage()]
+    assert [line.partition("repeated: ")[2] for line in said] == [
+        "10.0.0.1:1 answered 503",
+        "10.0.0.2:2 lost",
+    ]
+
+
 @given(st.lists(st.floats(0.01, 700), min_size=1, max_size=30), st.binary(min_size=16, max_size=16))
 def test_each_slot_comes_once_in_an_interval(pauses: list[float], digest: bytes) -> None:
     interval = 500.0
