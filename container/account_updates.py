@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from container.database import ContainerInfo
+from container.info import ContainerInfo
 from container.report_answer import NO_ANSWER, REPORTED_AT, Answer, read_answer
 from martlet.http.backend_client import Address, BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger

@@ -7,17 +7,14 @@ from collections.abc import Callable
 from functools import partial
 
 from container.config import ContainerOptions
-from container.database import (
-    ContainerDatabase,
-    ContainerInfo,
-    Merged,
-    NamesGivenAway,
-    PolicyConflict,
-)
+from container.database import ContainerDatabase, PolicyConflict
 from container.feeder import Feeder
 from container.grid_update import GridUpdate, read_update
 from container.immediate_report import report_to_account
+from container.info import ContainerInfo
 from container.listing_rows import object_entry, render_rows, version_entry
+from container.listing_scope import NamesGivenAway
+from container.merges import Merged
 from container.record import NULL, Record, parse_record
 from container.report_answer import REPORTED_AT
 from container.reporter import Reporter

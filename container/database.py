@@ -8,10 +8,13 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, cast
+from dataclasses import replace
+from typing import Any, ClassVar, cast
 
+from container.info import ContainerInfo, read_info
+from container.listing_scope import ANY_NAMES, Scope
 from container.merge import merge_rows
+from container.merges import Merge, Merged, merge_together
 from container.policy_choice import Claim, chooses
 from container.record import Record
 from container.replica_rows import (
@@ -26,16 +29,14 @@ from container.schema import COUNTING_TRIGGERS, STAT_VIEW, TABLES, TRIGGERS
 from container.shard_range import ShardRange, parse_range
 from container.shard_rows import (
     UNSHARDED,
-    Redirect,
     merge_stats,
     read_ranges,
     read_sharding,
     write_empty_stats,
 )
 from container.shard_rows import merge_ranges as merge_shard_ranges
-from container.shard_spans import has_spans, read_spans
 from container.version_listing import list_versions
-from container.version_tables import has_versions
+from container.version_tables import has_versions, version_stat
 from martlet.words.timestamp import Timestamp
 from storage.audit import hash_of_rows
 from storage.database import Transaction
@@ -48,15 +49,6 @@ from storage.replicated_database import ReplicatedDatabase, Rows, without_count
 #: Checks a set of metadata against its limits; raises to refuse the write.
 CheckMetadata = Callable[[Metadata], None]
 
-_INFO_QUERY = """
-SELECT account, container, created_at, put_timestamp, delete_timestamp, status_changed_at,
-    object_count, bytes_used, reported_put_timestamp, reported_delete_timestamp,
-    reported_object_count, reported_bytes_used, hash, id, storage_policy_index, metadata,
-    (SELECT max(object_count) FROM policy_stat), reconciler_sync_point,
-    EXISTS (SELECT 1 FROM policy_stat AS other
-        WHERE other.storage_policy_index <> container_stat.storage_policy_index), 0
-FROM container_stat
-"""
 _SET_REPORTED = """
 UPDATE container_info SET reported_put_timestamp = ?1, reported_delete_timestamp = ?2,
     reported_object_count = ?3, reported_bytes_used = ?4
@@ -64,7 +56,6 @@ WHERE reported_put_timestamp = ?5 AND reported_delete_timestamp = ?6
     AND reported_object_count = ?7 AND reported_bytes_used = ?8
 """
 _SCHEMA = TABLES + TRIGGERS + STAT_VIEW
-_VERSION_STAT = "SELECT version_count, extra_bytes FROM version_stat"
 _OBJECTS = """
 SELECT name, created_at, size, content_type, etag, '' FROM object
 WHERE deleted = 0 AND storage_policy_index = ?
@@ -74,156 +65,6 @@ SELECT name, created_at, size, content_type, etag,
     coalesce((SELECT current FROM version_name AS n WHERE n.name = object.name), '')
 FROM object WHERE deleted = 0 AND storage_policy_index = ?
 """
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerInfo:
-    """The state of a container; the fields are the columns of ``container_stat``."""
-
-    account: str
-    container: str
-    created_at: str
-    put_timestamp: str
-    delete_timestamp: str
-    status_changed_at: str
-    object_count: int
-    bytes_used: int
-    reported_put_timestamp: str
-    reported_delete_timestamp: str
-    reported_object_count: int
-    reported_bytes_used: int
-    hash: str
-    id: str
-    storage_policy_index: int
-    raw_metadata: str
-    object_count_max: int  # over all policies
-    reconciler_sync_point: int
-    has_other_policies: bool  # whether there has ever been a row of another policy
-    version_count: int  # of names with versions, including delete markers
-    read_at: str = field(compare=False)  # when this state was read, by the clock of this host
-    #: Of this replica: unsharded, sharding or sharded. The objects in shards are in the counts.
-    sharding_state: str = UNSHARDED
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the last DELETE is later than the last PUT and the container is empty."""
-        is_later = Timestamp(self.delete_timestamp) > Timestamp(self.put_timestamp)
-        return is_later and not self.object_count and not self.version_count
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no object of any policy and no version."""
-        return not self.object_count_max and not self.version_count
-
-    @property
-    def is_unreported(self) -> bool:
-        """Whether this state differs from the one last reported to the account."""
-        return (
-            Timestamp(self.put_timestamp) > Timestamp(self.reported_put_timestamp)
-            or Timestamp(self.delete_timestamp) > Timestamp(self.reported_delete_timestamp)
-            or self.object_count != self.reported_object_count
-            or self.bytes_used != self.reported_bytes_used
-        )
-
-    @property
-    def reported_state(self) -> tuple[str, str, int, int]:
-        """The values that a report tells the account."""
-        return self.put_timestamp, self.delete_timestamp, self.object_count, self.bytes_used
-
-    @property
-    def state_reported_before(self) -> tuple[str, str, int, int]:
-        """The same values of the last report that was recorded."""
-        return (
-            self.reported_put_timestamp,
-            self.reported_delete_timestamp,
-            self.reported_object_count,
-            self.reported_bytes_used,
-        )
-
-    def read_after(self, later: Timestamp) -> ContainerInfo:
-        """The same state, with a time of reading after another one.
-
-        It must have been read after ``later`` was known; the clock that made ``later`` may be fast.
-        """
-        at = max(Timestamp(self.read_at), Timestamp.from_ticks(later.ticks + 1))
-        return replace(self, read_at=at.internal)
-
-    @property
-    def metadata(self) -> Metadata:
-        """The metadata with timestamps, including removed values."""
-        return parse_metadata(self.raw_metadata)
-
-
-class Merged(NamedTuple):
-    """The result of a merge."""
-
-    #: Whether a row, or one merged at the same time, has another policy than the container.
-    is_misplaced: bool
-    #: Rows that must go to shards.
-    redirects: Sequence[Redirect] = ()
-
-
-class _Merge:
-    """The transaction that merges rows."""
-
-    __slots__ = ("is_redirected", "records")
-
-    def __init__(self, records: Sequence[Record], is_redirected: bool) -> None:
-        self.records = records
-        self.is_redirected = is_redirected
-
-    def __call__(self, connection: sqlite3.Connection) -> Merged | bool:
-        return _merge_together(connection, [self])[0]
-
-
-def _merge_together(
-    connection: sqlite3.Connection, merges: Sequence[_Merge]
-) -> list[Merged | bool]:
-    """Run merges as one, whose cost they share."""
-    sharding = None
-    if has_spans(connection) and any(merge.is_redirected for merge in merges):
-        sharding = read_sharding(connection)
-    records: list[Record] = []
-    redirects: list[Sequence[Redirect]] = []
-    for merge in merges:
-        own, away = merge.records, list[Redirect]()
-        if sharding is not None and merge.is_redirected:
-            own, away = sharding.split(merge.records)
-        records += own
-        redirects.append(away)
-    is_misplaced = bool(records) and merge_rows(connection, records)
-    return [
-        Merged(is_misplaced, away) if merge.is_redirected else is_misplaced
-        for merge, away in zip(merges, redirects, strict=True)
-    ]
-
-
-class NamesGivenAway(Exception):
-    """Rows of the names to be listed are in shards."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The names that a listing shows of a container that may be sharded."""
-
-    #: Nothing, if the container is sharded or about to be: its shards are asked then.
-    unless_sharded: bool = False
-    #: Only names between these bounds, whose rows are all here.
-    own_names: tuple[str, str] | None = None
-
-    def admits(self, connection: sqlite3.Connection, info: ContainerInfo) -> bool:
-        """Whether rows are listed.
-
-        :raises NamesGivenAway: rows between the bounds are in shards.
-        """
-        if info.is_deleted or (self.unless_sharded and info.sharding_state != UNSHARDED):
-            return False
-        if self.own_names is not None and read_spans(connection).gave_within(*self.own_names):
-            raise NamesGivenAway
-        return True
-
-
-ANY_NAMES = Scope()
 
 
 class PolicyConflict(Exception):
@@ -288,7 +129,7 @@ class ContainerDatabase(ReplicatedDatabase):
                 "INSERT INTO policy_stat (storage_policy_index) VALUES (?)",
                 (storage_policy_index,),
             )
-            return _info(connection)
+            return read_info(connection)
 
         return self.build(_SCHEMA, fill)
 
@@ -297,7 +138,7 @@ class ContainerDatabase(ReplicatedDatabase):
 
         :raises DatabaseError: as for every read.
         """
-        return self.read(_info)
+        return self.read(read_info)
 
     def list_objects(
         self, query: ListingQuery, policy_index: int | None, scope: Scope = ANY_NAMES
@@ -311,7 +152,7 @@ class ContainerDatabase(ReplicatedDatabase):
         """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
-            info = _info(connection)
+            info = read_info(connection)
             policy = info.storage_policy_index if policy_index is None else policy_index
             select = _OBJECTS_OF_VERSIONS if has_versions(connection) else _OBJECTS
 
@@ -336,7 +177,7 @@ class ContainerDatabase(ReplicatedDatabase):
         """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
-            info = _info(connection)
+            info = read_info(connection)
             policy = info.storage_policy_index if policy_index is None else policy_index
             if not scope.admits(connection, info):
                 return info, []
@@ -357,15 +198,15 @@ class ContainerDatabase(ReplicatedDatabase):
 
         :param is_redirected: not those whose names were given to shards.
         """
-        merged = self.write(_Merge(records, is_redirected))
+        merged = self.write(Merge(records, is_redirected))
         return merged if isinstance(merged, Merged) else Merged(merged)
 
     def run(self, connection: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[Any]:
         """Run transactions; merges in a row become one, whose cost they share."""
         results: list[Any] = []
         for kind, group in itertools.groupby(transactions, type):
-            if kind is _Merge:
-                results += _merge_together(connection, cast("list[_Merge]", list(group)))
+            if kind is Merge:
+                results += merge_together(connection, cast("list[Merge]", list(group)))
             else:
                 results += [transaction(connection) for transaction in group]
         return results
@@ -378,7 +219,7 @@ class ContainerDatabase(ReplicatedDatabase):
         """
 
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, list[Record], int]:
-            info = _info(connection)
+            info = read_info(connection)
             (last,) = connection.execute("SELECT coalesce(max(ROWID), -1) FROM object").fetchone()
             point = info.reconciler_sync_point
             if last <= point:
@@ -422,7 +263,7 @@ class ContainerDatabase(ReplicatedDatabase):
         """
 
         def run(connection: sqlite3.Connection) -> tuple[bool, ContainerInfo]:
-            info = _info(connection)
+            info = read_info(connection)
             was_deleted = info.is_deleted
             if was_deleted and timestamp <= Timestamp(info.delete_timestamp):
                 return False, info
@@ -435,7 +276,7 @@ class ContainerDatabase(ReplicatedDatabase):
             if was_deleted:
                 _set_status_changed_at(connection, timestamp.internal)
             _update_metadata(connection, updates, check)
-            return was_deleted, _info(connection)
+            return was_deleted, read_info(connection)
 
         return self.write(run)
 
@@ -467,7 +308,7 @@ class ContainerDatabase(ReplicatedDatabase):
         """Update metadata, and the put timestamp if given; return False if deleted."""
 
         def run(connection: sqlite3.Connection) -> bool:
-            if _info(connection).is_deleted:
+            if read_info(connection).is_deleted:
                 return False
             if put_timestamp is not None:
                 _set_put_timestamp(connection, put_timestamp)
@@ -488,7 +329,7 @@ class ContainerDatabase(ReplicatedDatabase):
         def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, ContainerInfo]:
             if shards_empty == "true":
                 write_empty_stats(connection, Timestamp(timestamp).normal)
-            before = _info(connection)
+            before = read_info(connection)
             if before.sharding_state != UNSHARDED and shards_empty == "unknown":
                 return before, before
             if not before.is_empty:
@@ -500,7 +341,7 @@ class ContainerDatabase(ReplicatedDatabase):
                 " status_changed_at = ?1 WHERE delete_timestamp < ?1",
                 (timestamp,),
             )
-            return before, _info(connection)
+            return before, read_info(connection)
 
         return self.write(run)
 
@@ -515,7 +356,7 @@ class ContainerDatabase(ReplicatedDatabase):
             values = (*info.reported_state, *info.state_reported_before)
             if connection.execute(_SET_REPORTED, values).rowcount:
                 return True
-            if _info(connection).state_reported_before == info.reported_state:
+            if read_info(connection).state_reported_before == info.reported_state:
                 return True
             connection.execute("UPDATE container_info SET reported_object_count = -1")
             return False
@@ -529,7 +370,7 @@ class ContainerDatabase(ReplicatedDatabase):
         """
 
         def look(connection: sqlite3.Connection) -> ContainerInfo | None:
-            info = _info(connection)
+            info = read_info(connection)
             # A container created only by an object's row has no totals to report yet.
             return info if info.is_unreported and Timestamp(info.put_timestamp) else None
 
@@ -544,7 +385,7 @@ class ContainerDatabase(ReplicatedDatabase):
 
     def read_stat(self, connection: sqlite3.Connection) -> Stat:
         """The facts that replicas merge."""
-        info = _info(connection)
+        info = read_info(connection)
         stamps = info.created_at, info.put_timestamp, info.delete_timestamp, info.status_changed_at
         created_at, put, delete, changed_at = (Timestamp(stamp).internal for stamp in stamps)
         return Stat(
@@ -562,10 +403,7 @@ class ContainerDatabase(ReplicatedDatabase):
         query = (
             "SELECT coalesce(sum(object_count), 0), coalesce(sum(bytes_used), 0) FROM policy_stat"
         )
-        versions = (0, 0)
-        if has_versions(connection):
-            versions = connection.execute(_VERSION_STAT).fetchone()
-        return (*connection.execute(query).fetchone(), *versions)
+        return (*connection.execute(query).fetchone(), *version_stat(connection))
 
     def merged_stat(self, own: Stat, other: Stat, has_policy: bool) -> Stat:
         """The facts after a merge; `policy_choice` decides on the policy."""
@@ -636,7 +474,7 @@ class ContainerDatabase(ReplicatedDatabase):
 
     def is_forgettable(self, connection: sqlite3.Connection, before: str) -> bool:
         """Whether the container was deleted before a timestamp, and is empty."""
-        info = _info(connection)
+        info = read_info(connection)
         delete = Timestamp(info.delete_timestamp)
         is_old = Timestamp(info.put_timestamp) < delete < Timestamp(before)
         sharding = read_sharding(connection)
@@ -645,7 +483,7 @@ class ContainerDatabase(ReplicatedDatabase):
     def find_faults(self, connection: sqlite3.Connection) -> list[str]:
         """Compare the hash with the rows."""
         found = hash_of_rows(connection, "SELECT name, created_at FROM object")
-        return [] if found == _info(connection).hash else ["the hash is not that of the rows"]
+        return [] if found == read_info(connection).hash else ["the hash is not that of the rows"]
 
     def shard_items(self) -> list[dict[str, Any]]:
         """The shard ranges, for a peer."""
@@ -663,7 +501,7 @@ class ContainerDatabase(ReplicatedDatabase):
 
     def is_reported(self, connection: sqlite3.Connection) -> bool:
         """Whether the account knows the facts."""
-        return not _info(connection).is_unreported
+        return not read_info(connection).is_unreported
 
 
 def _claim(stat: Stat) -> Claim:
@@ -673,30 +511,6 @@ def _claim(stat: Stat) -> Claim:
         Timestamp(stat.delete_timestamp),
         Timestamp(stat.status_changed_at),
         stat.count,
-    )
-
-
-def _info(connection: sqlite3.Connection) -> ContainerInfo:
-    read_at = Timestamp.now()
-    row = connection.execute(_INFO_QUERY).fetchone()
-    if row is None:
-        error = sqlite3.DatabaseError("container_info is empty")
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
-    info = ContainerInfo(*(*row, read_at.internal))
-    if has_versions(connection):
-        count, extra = connection.execute(_VERSION_STAT).fetchone()
-        info = replace(info, version_count=count, bytes_used=info.bytes_used + extra)
-    sharding = read_sharding(connection)
-    if sharding is None:
-        return info
-    objects, size = sharding.given_stats()
-    return replace(
-        info,
-        object_count=info.object_count + objects,
-        bytes_used=info.bytes_used + size,
-        object_count_max=max(0, info.object_count_max) + objects,
-        sharding_state=sharding.state,
     )
 
 

@@ -17,7 +17,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from container.database import ContainerDatabase, ContainerInfo
+from container.database import ContainerDatabase
+from container.info import ContainerInfo
 from container.misplaced import QUEUE_ACCOUNT, queue_row
 from container.shard_rows import root_of
 from martlet.http.backend_client import BackendClient, BackendError, BackendExchange

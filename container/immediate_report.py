@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from container.account_updates import AccountReplica, send_to_account
-from container.database import ContainerInfo
+from container.info import ContainerInfo
 from martlet.conf.options import is_true
 from martlet.http.backend_client import BackendClient
 from martlet.http.request import Request

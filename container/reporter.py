@@ -24,7 +24,8 @@ from typing import NamedTuple, TypeVar
 
 from container.account_updates import AccountReplica, send_to_account, send_together
 from container.config import ContainerOptions
-from container.database import ContainerDatabase, ContainerInfo
+from container.database import ContainerDatabase
+from container.info import ContainerInfo
 from container.report_answer import Answer, latest
 from container.report_slots import ReportSlots
 from container.shard_rows import is_shard

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable
 
-from container.database import ContainerInfo
+from container.info import ContainerInfo
 from container.report_answer import Answer, read_answer
 from container.shard_range import ACTIVE, ShardRange
 from container.shard_rows import parent_of

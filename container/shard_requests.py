@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote, unquote
 
-from container.database import ContainerDatabase, Merged, Scope
+from container.database import ContainerDatabase
+from container.listing_scope import Scope
+from container.merges import Merged
 from container.shard_range import BadRange, ShardRange, parse_range, parse_states
 from container.shard_rows import SHARDED, Redirect, Sharding, read_ranges, read_sharding
 from container.state_headers import not_found, state_headers

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from container.database import ContainerInfo
+from container.info import ContainerInfo
 from martlet.http.environ import HeaderList
 from martlet.http.response import Response, http_date, http_error
 from martlet.words.timestamp import Timestamp

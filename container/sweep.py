@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from container.database import ContainerDatabase, ContainerInfo
+from container.database import ContainerDatabase
+from container.info import ContainerInfo
 from container.report_slots import ReportSlots
 from martlet.log import get_logger
 from martlet.recon.cache import write_figures

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from container.config import SyncOptions
-from container.database import ContainerDatabase, ContainerInfo
+from container.database import ContainerDatabase
+from container.info import ContainerInfo
 from container.sync_remote import Remote, RemoteError
 from container.sync_rows import SyncPoints, SyncRow, read_points, rows_after, set_points
 from martlet.conf.sync_realms import SyncRealms, SyncTarget

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from container.database import ContainerDatabase, ContainerInfo
+from container.database import ContainerDatabase
+from container.info import ContainerInfo
 from container.shard_range import (
     CREATED_STATES,
     FOUND,

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
-from container.database import ContainerDatabase, ContainerInfo
+from container.database import ContainerDatabase
+from container.info import ContainerInfo
 from container.shard_range import (
     ACTIVE,
     CLEAVED,

@@ -205,7 +205,7 @@ def test_merges_of_one_commit_become_one(
         database.merge([row("a", 1), row("b", 1)])
         database.merge([row("a", 2), row("x", 1, storage_policy_index=1)])
         database.merge([row("c", 1)])
-    monkeypatch.setattr("container.database.merge_rows", merge)
+    monkeypatch.setattr("container.merges.merge_rows", merge)
     query = "SELECT count(*) FROM object"
     works.insert(2, lambda connection: connection.execute(query).fetchone())
     assert database._commit(works) == [True, True, (3,), False]
