@@ -80,7 +80,7 @@ test: ## everything that must pass before a change lands
 	@# tests and Go's, which use two processors each.
 	@$(MAKE) --no-print-directory -j4 --output-sync=target go-check check tidy site units wheel $(KEYSTONE_INSTALLED) judge-installed
 	@$(MAKE) --no-print-directory -j1 unit go-test
-	@# These wait for their clusters a third of the time, so that they share the processors. Their
+	@# These wait for their clusters a quarter of the time, so that they share the processors. Their
 	@# ports are apart.
 	@$(MAKE) --no-print-directory -j3 --output-sync=target functional keystone judge
 	@echo "make test: all passed"
@@ -276,19 +276,20 @@ $(KEYSTONE_INSTALLED): setup.cfg pyproject.toml constraints.txt constraints-keys
 		-c constraints.txt -c constraints-keystone.txt -e '.[keystone-test]'
 	@touch $@
 
+# Tools that need nothing of martlet: their names for people, the environment, the constraints.
+define install-tools
+@.ci/preflight $(PYTHON)
+@echo "martlet: installing $(1) into $(2)"
+@$(PYTHON) -m venv $(2)
+@$(2)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r $(3)
+@touch $@
+endef
+
 $(DOC_INSTALLED): constraints.txt constraints-doc.txt
-	@.ci/preflight $(PYTHON)
-	@echo "martlet: installing Sphinx into $(DOC_VENV)"
-	@$(PYTHON) -m venv $(DOC_VENV)
-	@$(DOC_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r constraints-doc.txt
-	@touch $@
+	$(call install-tools,Sphinx,$(DOC_VENV),constraints-doc.txt)
 
 $(ANSIBLE_INSTALLED): constraints.txt constraints-ansible.txt
-	@.ci/preflight $(PYTHON)
-	@echo "martlet: installing Ansible into $(ANSIBLE_VENV)"
-	@$(PYTHON) -m venv $(ANSIBLE_VENV)
-	@$(ANSIBLE_VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r constraints-ansible.txt
-	@touch $@
+	$(call install-tools,Ansible,$(ANSIBLE_VENV),constraints-ansible.txt)
 
 $(CONSOLE_INSTALLED): setup.cfg pyproject.toml constraints.txt constraints-console.txt
 	@.ci/preflight $(PYTHON)

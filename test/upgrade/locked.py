@@ -26,7 +26,6 @@ class Locked:
         taken = {ring.get_part(account, *names) for names in others}
         keys = (f"key-{number}" for number in itertools.count())
         self._key = next(key for key in keys if ring.get_part(account, _BUCKET, key) not in taken)
-        self._partition = ring.get_part(account, _BUCKET, self._key)
         clients.s3.create_bucket(Bucket=_BUCKET, ObjectLockEnabledForBucket=True)
         put = clients.s3.put_object(
             Bucket=_BUCKET, Key=self._key, Body=_BODY, ObjectLockLegalHoldStatus="ON"

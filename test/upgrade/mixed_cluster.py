@@ -38,7 +38,6 @@ class MixedCluster(RunningCluster):
         super().__init__(home, "--nodes", str(NODES))
         self._first = first
         self._paths = Home(home)
-        self._layout: Layout | None = None
         self._ports = [self.port, *(free_port() for _ in range(NODES - 1))]
         self._supervisors: list[subprocess.Popen[bytes]] = []
         self._services: dict[int, list[Service]] = {}
@@ -62,12 +61,12 @@ class MixedCluster(RunningCluster):
         self.program = str(self._first / ".venv" / "bin" / "martlet")
         super().start()
         super().stop()
-        self._layout = self._paths.read_layout()
-        assert self._layout is not None
+        layout = self._paths.read_layout()
+        assert layout is not None
         for number in self.nodes:
-            self._write_proxy_conf(number, self._layout)
+            self._write_proxy_conf(number, layout)
             self._link(number, self._first)
-            services = node.services_through_link(self._paths, self._layout, number)
+            services = node.services_through_link(self._paths, layout, number)
             self._services[number] = list(services)
         self._supervisors = [self._start(number) for number in self.nodes]
         for number in self.nodes:
@@ -110,7 +109,7 @@ class MixedCluster(RunningCluster):
         return (self.home / "logs" / f"{name}.log").read_text(errors="replace")
 
     def recon(self) -> str:
-        """What `martlet recon` finds wrong; empty if nothing is."""
+        """The faults that `martlet recon` reports; empty if there is none."""
         found = self.command("recon", "-d", str(self.home / "etc"))
         return "" if found.returncode == 0 else found.stdout + found.stderr
 

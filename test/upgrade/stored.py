@@ -1,4 +1,4 @@
-"""What the first release stores, and the questions whose answers must stay the same."""
+"""Things that the first release stores, and questions whose answers must stay the same."""
 
 from __future__ import annotations
 

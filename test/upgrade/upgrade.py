@@ -50,7 +50,7 @@ _REQUESTS_BETWEEN = 150
 
 @dataclass
 class Report:
-    """What was done, how long each step took, and what was wrong."""
+    """The steps with their seconds, the answers by kind, and the findings."""
 
     versions: dict[str, str]
     seed: int

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_accounts import memory_database
+from memory_databases import account_in_memory
 from swift.account.backend import AccountBroker
 
 from account.database import AccountDatabase
@@ -48,7 +48,7 @@ RECORDS = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(RECORDS, max_size=12))
 def test_counts_and_hash_are_those_of_the_rows(records: list[Record]) -> None:
-    connection = memory_database()
+    connection = account_in_memory()
     for each in records:
         report_now(connection, each)
     rows = connection.execute(
@@ -75,7 +75,7 @@ def test_reports_in_any_order_end_with_the_totals_read_last(
     order: list[int], counts: tuple[int, ...]
 ) -> None:
     """Reports that waited in a stopped server's socket are answered in any order."""
-    connection = memory_database()
+    connection = account_in_memory()
     for read_at in order:
         row = record("a", 1, totals=(counts[read_at - 1], 0))
         merge_report(connection, report(row, read_at), Timestamp(10))
@@ -97,14 +97,14 @@ def test_reports_in_any_order_end_with_the_totals_read_last(
 def test_a_report_that_counts_for_nothing_is_told_the_stored_time(
     read_at: int, totals: tuple[int, int], policy: int, later: Timestamp | None
 ) -> None:
-    connection = memory_database()
+    connection = account_in_memory()
     merge_report(connection, report(record("a", 1, 0, totals, policy), read_at), Timestamp(10))
     late = report(record("a", 1, totals=(2, 20)), 5)
     assert merge_report(connection, late, Timestamp(10)) == later
 
 
 def test_a_fast_clock_does_not_hold_back_other_reports() -> None:
-    connection = memory_database()
+    connection = account_in_memory()
     for now, read_at, count in (10, 70, 1), (11, 11, 2), (5, 5, 3):
         merge_report(connection, report(record("a", 1, totals=(count, 0)), read_at), Timestamp(now))
         (found,) = connection.execute("SELECT object_count FROM container").fetchone()
@@ -116,7 +116,7 @@ def test_timestamps_come_to_the_same_in_any_order(records: list[Record]) -> None
     """The totals of the last report count."""
     results = set()
     for order in itertools.permutations(records):
-        connection = memory_database()
+        connection = account_in_memory()
         for each in order:
             report_now(connection, each)
         query = "SELECT name, put_timestamp, delete_timestamp FROM container ORDER BY name"

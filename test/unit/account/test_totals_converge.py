@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_accounts import memory_database
+from memory_databases import account_in_memory
 
 from account.record import make_record
 from account.replica_rows import Report, merge_report, merge_rows, parse_item, read_rows
@@ -22,7 +22,7 @@ class Cluster:
         self.skews = skews  # of three container servers and three account servers; seconds
         self.count = 0
         self.known = [0, 0, 0]  # the objects that each replica of the container has
-        self.accounts = [memory_database() for _ in REPLICAS]
+        self.accounts = [account_in_memory() for _ in REPLICAS]
 
     def tick(self) -> None:
         self.time += 1

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_accounts import AccountServers, Ring
 from storage_calls import Caller, write_cluster
 
 from container.app import ContainerServer
+from container.config import ContainerOptions
+from container.reporter import Reporter
 
 
 @pytest.fixture
@@ -25,3 +28,16 @@ def server(swift_dir: Path) -> Iterator[ContainerServer]:
 @pytest.fixture
 def call(server: ContainerServer) -> Caller:
     return Caller(server)
+
+
+@pytest.fixture
+def accounts() -> AccountServers:
+    return AccountServers()
+
+
+@pytest.fixture
+def reporter(server: ContainerServer, accounts: AccountServers) -> Reporter:
+    server._client = accounts  # type: ignore[assignment]
+    made = Reporter(ContainerOptions(), server.devices, server.pool, accounts, Ring)  # type: ignore[arg-type]
+    server.reporter = made
+    return made

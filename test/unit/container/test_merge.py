@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_databases import container_in_memory
 
 from container.database import ContainerDatabase
 from container.merge import merge_rows
 from container.record import Record, parse_record
-from container.schema import STAT_VIEW, TABLES, TRIGGERS
 from storage.database_files import database_path
 from storage.name_listing import ListingQuery
 from storage.schema import chexor
@@ -33,14 +33,6 @@ def row(name: str, time: int, **values: Any) -> Record:
 def tombstone(name: str, time: int, **values: Any) -> Record:
     gone = {"size": 0, "etag": "noetag", "content_type": "application/deleted", "deleted": 1}
     return row(name, time, **gone, **values)
-
-
-def memory_database() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.create_function("chexor", 3, chexor, deterministic=True)
-    connection.executescript(TABLES + TRIGGERS + STAT_VIEW)
-    connection.execute("INSERT INTO container_info (account, container) VALUES ('a', 'c')")
-    return connection
 
 
 def rows_of(connection: sqlite3.Connection) -> list[Any]:
@@ -159,12 +151,12 @@ BATCHES = st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3
 def test_batches_in_any_order_and_again_come_to_the_same(batches: list[list[Record]]) -> None:
     states = []
     for order in itertools.permutations(batches):
-        connection = memory_database()
+        connection = container_in_memory()
         for batch in [*order, *order]:
             merge_rows(connection, batch)
         states.append(state_of(connection))
         connection.close()
-    one_by_one = memory_database()
+    one_by_one = container_in_memory()
     for record in itertools.chain(*batches):
         merge_rows(one_by_one, [record])
     states.append(state_of(one_by_one))
@@ -172,7 +164,7 @@ def test_batches_in_any_order_and_again_come_to_the_same(batches: list[list[Reco
 
 
 def test_a_repeated_batch_writes_nothing() -> None:
-    connection = memory_database()
+    connection = container_in_memory()
     batch = [row("a", 1, content_type="a/b; swift_bytes=5"), tombstone("b", 2)]
     merge_rows(connection, batch)
     changes = connection.total_changes
@@ -182,7 +174,7 @@ def test_a_repeated_batch_writes_nothing() -> None:
 
 def test_many_rows_in_one_batch() -> None:
     """More than SQLite takes as arguments of one statement."""
-    connection = memory_database()
+    connection = container_in_memory()
     batch = [row(json.dumps(n), 1) for n in range(40_000)]
     merge_rows(connection, batch)
     merge_rows(connection, [*batch[:5], tombstone(batch[7].name, 2)])
@@ -224,7 +216,7 @@ def test_merges_of_one_commit_become_one(
 
 @pytest.mark.parametrize("count", [1, 3, 8, 11, 127, 128, 129, 300])
 def test_a_batch_of_any_size_is_inserted_in_its_order(count: int) -> None:
-    connection = memory_database()
+    connection = container_in_memory()
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
     batch = [row(f"{number:04d}", number % 9) for number in range(count)]

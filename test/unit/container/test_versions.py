@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_databases import container_in_memory
 from storage_calls import Caller, stamp
 
 from container.database import ContainerDatabase
 from container.merge import merge_rows
 from container.record import Record, parse_record
 from container.replica_rows import find_tombstones
-from container.schema import STAT_VIEW, TABLES, TRIGGERS
 from container.version_rows import LAST_REMOVED, MARKER_TYPE, NEWEST_VERSION
 from martlet.words.timestamp import Timestamp
-from storage.schema import chexor
 
 C = "/d1/0/AUTH_test/c"
 
@@ -207,14 +206,6 @@ def test_rows_one_by_one(call: Caller, container: str) -> None:
         assert call("PUT", f"{C}/o", 2, put | {"X-Backend-Version-Id": bad}).status == 400
 
 
-def memory_database() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.create_function("chexor", 3, chexor, deterministic=True)
-    connection.executescript(TABLES + TRIGGERS + STAT_VIEW)
-    connection.execute("INSERT INTO container_info (account, container) VALUES ('a', 'c')")
-    return connection
-
-
 def state_of(connection: sqlite3.Connection) -> dict[str, Any]:
     """All that is derived; the totals must be those of the rows."""
     objects = connection.execute(
@@ -253,7 +244,7 @@ def test_rows_may_come_in_any_order_and_again(rows: list[Any], data: st.DataObje
     for _ in range(3):
         order: list[Record] = data.draw(st.permutations(records + records[:2]))
         size = data.draw(st.integers(1, len(order)))
-        connection = memory_database()
+        connection = container_in_memory()
         for start in range(0, len(order), size):
             merge_rows(connection, order[start : start + size])
         states.append(state_of(connection))
@@ -274,7 +265,7 @@ def test_any_two_rows_in_both_orders() -> None:
     for one, other in itertools.product(kinds, repeat=2):
         states = []
         for order in ([one, other], [other, one]):
-            connection = memory_database()
+            connection = container_in_memory()
             for row in [*order, version("o", 1)]:
                 merge_rows(connection, [parse_record(row)])
             states.append(state_of(connection))
@@ -283,7 +274,7 @@ def test_any_two_rows_in_both_orders() -> None:
 
 @pytest.mark.parametrize("query", [NEWEST_VERSION, LAST_REMOVED])
 def test_a_look_up_does_not_depend_on_how_many_versions_there_are(query: str) -> None:
-    connection = memory_database()
+    connection = container_in_memory()
     merge_rows(connection, [parse_record(version("o", 2))])
     plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", ("o",)).fetchall()
     assert ["ix_version_listing" in step[-1] for step in plan] == [True]
@@ -303,7 +294,7 @@ def test_tombstones_beyond_many_of_names_with_versions_are_found(
 ) -> None:
     """The rows of names that end in a delete marker are tombstones, too, and stay."""
     monkeypatch.setattr("container.replica_rows._FOUND_MAX", 3)
-    connection = memory_database()
+    connection = container_in_memory()
     kept = [parse_record(marker(f"kept{number}", 2)) for number in range(5)]
     merge_rows(connection, kept)
     merge_rows(connection, [parse_record(removed("plain", 2))])
