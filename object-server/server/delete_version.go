@@ -124,7 +124,7 @@ func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionI
 	err = s.underCondition(x, mount.Store, timestamp, func() error {
 		return mount.Store.DeleteMarker(x.at, timestamp, id, x.name())
 	})
-	if err != nil {
+	if err != nil && !isMarked(mount.Store, x.at, id, timestamp, err) {
 		return err
 	}
 	row := versionRow(x, versionid.Text(id), timestamp)

@@ -70,6 +70,8 @@ func (a asked) apply(c content) (told, content) {
 		return told{status: 202}, content{ticks: c.ticks, meta: a.ticks}
 	case a.ticks <= c.ticks && a.method == "DELETE" && c.isDeleted:
 		return told{status: 404, at: c.ticks}, c
+	case a.ticks == c.ticks && a.method == "PUT" && c.isThere():
+		return told{status: 201}, c // all PUTs of a time are the same
 	case a.ticks <= c.ticks:
 		return told{status: 409, at: c.ticks}, c
 	case a.method == "DELETE" && c.isThere():

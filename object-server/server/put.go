@@ -55,7 +55,7 @@ func (s *Server) put(x *exchange) error {
 		previous, err = upload.Commit(&m)
 		return err
 	})
-	if err != nil {
+	if err != nil && !isWritten(mount.Store, x.at, &m, err) {
 		return err
 	}
 	if err := hideLate(x, mount.Store, &m, previous); err != nil {

@@ -191,8 +191,9 @@ func TestContinueComesWithTheFirstRead(t *testing.T) {
 func TestConnectionIsUsedAgainAfterAnErrorWithASmallBody(t *testing.T) {
 	f := newFixture(t)
 	connection := f.dial()
-	for _, want := range []int{201, 409, 409} {
-		connection.send(rawPut + "Content-Length: 5\r\n\r\nhello")
+	bodies := []string{"hello", "other", "other"}
+	for i, want := range []int{201, 409, 409} {
+		connection.send(rawPut + "Content-Length: 5\r\n\r\n" + bodies[i])
 		if got := connection.status(); got != want {
 			t.Errorf("got %d, want %d", got, want)
 		}

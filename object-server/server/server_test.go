@@ -393,6 +393,29 @@ func TestPostThatAPeerHasSentAlready(t *testing.T) {
 	}
 }
 
+// TestPutThatAPeerHasSentAlready sends a PUT to a replica that has its object from another one.
+func TestPutThatAPeerHasSentAlready(t *testing.T) {
+	f := newFixture(t)
+	l := newListings(t)
+	const at = "1700000001.00000"
+	first := f.put(objectPath, "body", at, "X-Object-Meta-A", "1")
+	f.expect(first, 201, "PUT")
+	again := f.put(objectPath, "body", at, append(l.headers(), "X-Object-Meta-A", "1")...)
+	f.expect(again, 201, "the same PUT again")
+	if again.header.Get("Etag") != first.header.Get("Etag") || len(l.take(listingPath)) != 1 {
+		t.Errorf("the same PUT again has %v, or did not tell the container", again.header)
+	}
+	f.expect(f.put(objectPath, "other", at, "X-Object-Meta-A", "1"), 409, "another body")
+	f.expect(f.put(objectPath, "body", at, "X-Object-Meta-A", "2"), 409, "other metadata")
+	f.expect(f.do("POST", objectPath, "", "X-Timestamp", "1700000002.00000", "X-Object-Meta-A", "3"), 202, "POST")
+	f.expect(f.put(objectPath, "body", at, "X-Object-Meta-A", "1"), 201, "the same PUT after a POST")
+	if got := f.do("HEAD", objectPath, ""); got.header.Get("X-Object-Meta-A") != "3" {
+		t.Errorf("%v", got.header)
+	}
+	f.expect(f.do("DELETE", objectPath, "", "X-Timestamp", "1700000003.00000"), 204, "DELETE")
+	f.expect(f.put(objectPath, "body", at, "X-Object-Meta-A", "1"), 409, "the same PUT after a DELETE")
+}
+
 func TestPostKeepsTheListedSize(t *testing.T) {
 	for _, c := range []struct{ old, sent, want string }{
 		{"a/b;swift_bytes=99", "c/d", "c/d;swift_bytes=99"},
