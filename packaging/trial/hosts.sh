@@ -2,6 +2,9 @@
 #   trial_begin "$0" "$@"    runs the program again in namespaces that end with it
 #   trial_hosts a b c d      boots them as 192.0.2.11, .12, …; this program is 192.0.2.9
 #   on HOST COMMAND          by ssh, as root in /root; each COMMAND does it on ${hosts[@]}
+#   under_load COMMAND...    does it while clients write and read through the haproxy of the first host,
+#                            with the key and the certificate in $key and $certificate; $load_failed is
+#                            1 if a request failed, and the journals of ${hosts[@]} are asked why
 # They need root, systemd-container and mmdebstrap. TRIAL_BASE is the root file system that they
 # share, made at the first use: Debian 12, with the packages of doc/install.md in the cache of apt.
 # The hosts reach no other network.
@@ -97,3 +100,24 @@ on() {
 }
 
 each() { local host; for host in "${hosts[@]}"; do on "$host" "$1"; done; }
+
+under_load() {
+    printf '\n== under load: %s\n' "$*"
+    coproc load { "$root/packaging/trial/load.py" 192.0.2.11 "$key" "$certificate"; }
+    local program=$load_PID said=${load[0]} ends=${load[1]} out hold
+    exec {hold}>&"$ends" {out}<&"$said"
+    exec {ends}>&-
+    sleep 1  # some requests before it
+    # Without the pipes: what it leaves behind, such as a master of ssh, would hold them open.
+    "$@" {hold}>&- {out}<&-
+    sleep 1  # and after it
+    exec {hold}>&-
+    tee "$trial/load" <&"$out"
+    exec {out}<&-
+    load_failed=0
+    wait "$program" && return
+    load_failed=1
+    { grep -o 'tx[0-9a-f-]*' "$trial/load" || true; } | while read -r id; do
+        each "journalctl -q --no-pager -o short-iso-precise | grep $id || true" </dev/null
+    done
+}
