@@ -22,8 +22,8 @@ IF_TIMESTAMP = "X-Backend-If-Timestamp"
 # of Keystone's auth_token are for the proxy only.
 _NOT_FORWARDED_NAMES = """
     accept accept-encoding accept-language authorization connection content-length cookie date
-    expect host keep-alive origin proxy-authorization proxy-connection referer te trailer
-    transfer-encoding upgrade user-agent via
+    expect host keep-alive origin proxy-authorization proxy-connection referer te
+    traceparent tracestate trailer transfer-encoding upgrade user-agent via
     openstack-system-scope x-domain-id x-domain-name x-identity-status x-is-admin-project
     x-project-domain-id x-project-domain-name x-project-id x-project-name x-role x-roles
     x-service-catalog x-service-identity-status x-service-project-domain-id

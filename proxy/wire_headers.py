@@ -14,6 +14,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from martlet.http.backend_client import encode_headers
 from martlet.http.response import http_error
+from martlet.http.traced import TRACEPARENT, OpenSpan
 
 #: All control characters but the tab, and what is no byte.
 _find_forbidden = re.compile("[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]").search
@@ -38,6 +39,10 @@ class WireHeaders:
         self._base = base
         self._lines: bytes | None = None
         self._pairs: bytes | None = None
+
+    def below(self, span: OpenSpan | None) -> WireHeaders:
+        """These headers for the request of that span; the same without one."""
+        return self if span is None else WireHeaders({TRACEPARENT: span.traceparent}, self)
 
     @property
     def lines(self) -> bytes:

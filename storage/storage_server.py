@@ -32,7 +32,7 @@ from martlet.log import fields, get_logger, log_request
 from martlet.metrics.requests import requests
 from martlet.service.descriptors import databases_max
 from martlet.service.disk_calls import limits, on_disk
-from martlet.service.gate import Admits, admits_all
+from martlet.service.gate import Admits, MakesSpans, admits_all
 from martlet.service.release import RUNNING
 from martlet.service.server import ServerOptions, read_server_options
 from martlet.words.names import BadNameError, check_text, wsgi_to_str
@@ -145,6 +145,7 @@ class StorageServer:
         )
         self.log = get_logger(f"martlet.{self.name}")
         self.handlers: dict[str, Handler] = {}
+        self._spans: MakesSpans | None = None
 
     @classmethod
     def from_conf(cls, global_conf: Mapping[str, str], local_conf: Mapping[str, str]) -> Self:
@@ -183,7 +184,23 @@ class StorageServer:
         response = self._serve(req) if admits(device, method) else error_response(529)
         return pack_answer(call, method, response)
 
+    def use_spans(self, filter_: MakesSpans) -> None:
+        """Ask this filter for the span of each request."""
+        self._spans = filter_
+
     def _serve(self, req: Request) -> Response:
+        span = None if self._spans is None else self._spans.begin_span(req)
+        if span is None:
+            return self._serve_untraced(req)
+        try:
+            response = self._serve_untraced(req)
+        except BaseException as error:
+            span.fail(type(error).__name__)
+            raise
+        span.end(response.status)
+        return response
+
+    def _serve_untraced(self, req: Request) -> Response:
         path: str = req.environ["PATH_INFO"]
         device = path.lstrip("/").partition("/")[0]
         name = RequestName(req.method, path, req.headers.get("X-Trans-Id") or "-")

@@ -39,6 +39,7 @@ from martlet.http.backend_response import (
     ReadTimeout,
     lost,
 )
+from martlet.http.traced import OpenSpan
 from martlet.tls.tls_socket import TlsSocket
 
 __all__ = [
@@ -235,6 +236,7 @@ class BackendExchange:
         "_method",
         "_reused",
         "address",
+        "span",
         "timeout",
         "was_resent",
     )
@@ -258,6 +260,8 @@ class BackendExchange:
         self.timeout = client.node_timeout if timeout is None else timeout
         #: Sent a second time, so that the server may have acted on it before it answered.
         self.was_resent = False
+        #: Ends with the headers of the answer, if the request is traced.
+        self.span: OpenSpan | None = None
         sock = client.take(address)
         self._reused = sock is not None
         if sock is None:
@@ -294,6 +298,8 @@ class BackendExchange:
 
         It may be called while another thread sends: that send then fails.
         """
+        if self.span is not None:
+            self.span.fail("aborted")
         self._incoming.abort()
 
     def _final_answer(self) -> BackendResponse:
@@ -303,6 +309,8 @@ class BackendExchange:
             incoming.drop()
             reason = "demands a proof of the cluster's secret: set grid_secret in martlet.conf"
             raise ConnectError(self.address, reason)
+        if self.span is not None:
+            self.span.end(incoming.status)
         return BackendResponse(incoming, self.timeout)
 
     def _read_some(self, timeout: float | None) -> None:

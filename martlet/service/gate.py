@@ -11,6 +11,8 @@ from martlet.grid.gate import Gate
 from martlet.grid.handlers import Handler, Handlers
 from martlet.grid.options import Options
 from martlet.http.environ import WSGIApp
+from martlet.http.request import Request
+from martlet.http.traced import OpenSpan
 
 #: Whether a request to a device is within the limits: its name and the method.
 Admits = Callable[[str, str], bool]
@@ -40,6 +42,22 @@ class Limits(Protocol):
         """Whether a request is within the limits; it counts then."""
 
 
+@runtime_checkable
+class MakesSpans(Protocol):
+    """A filter with the trace of each request, also of those over the grid."""
+
+    def begin_span(self, req: Request) -> OpenSpan | None:
+        """The span of a request that begins now; None if it is not traced."""
+
+
+@runtime_checkable
+class IsTraced(Protocol):
+    """An application whose requests can be traced."""
+
+    def use_spans(self, filter_: MakesSpans) -> None:
+        """Ask this filter for the span of each request."""
+
+
 def behind_gate(app: WSGIApp, conf: GridConf, name: str, max_clients: int) -> Gate:
     """The gate before a pipeline.
 
@@ -53,6 +71,9 @@ def behind_gate(app: WSGIApp, conf: GridConf, name: str, max_clients: int) -> Ga
         return all(is_within(device, method) for is_within in limits)
 
     handlers = application.grid_handlers(admits) if isinstance(application, ServesGrid) else {}
+    for part in filters:
+        if isinstance(part, MakesSpans) and isinstance(application, IsTraced):
+            application.use_spans(part)
     options = Options(name=name, checksum=conf.checksum)
     return Gate(
         app, conf.secrets, conf.plain_http, Handlers(handlers, threads_max=max_clients), options

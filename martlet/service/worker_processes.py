@@ -58,6 +58,7 @@ class Renewal:
 
 _place: _Place | None = None  # of this process
 _retirement: list[Callable[[], object]] = []
+_end: list[Callable[[], object]] = []
 
 
 def at_retirement(function: Callable[[], object]) -> None:
@@ -67,6 +68,14 @@ def at_retirement(function: Callable[[], object]) -> None:
     has ended.
     """
     _retirement.append(function)
+
+
+def at_end(function: Callable[[], object]) -> None:
+    """Register a function to call when this worker has served its last request.
+
+    It must end within a few seconds. A worker that is killed does not call it.
+    """
+    _end.append(function)
 
 
 def retire() -> None:
@@ -172,6 +181,8 @@ class _Supervisor:
             status = 1
             try:
                 self._work(number)
+                for function in _end:
+                    function()
                 status = 0
             finally:
                 separate_request_lines()

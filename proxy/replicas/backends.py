@@ -17,6 +17,7 @@ from martlet.http.backend_client import (
     BackendUpload,
     ConnectionLost,
 )
+from martlet.http.traced import OpenSpan, traced_requests
 from martlet.log import fields
 from proxy.replicas.grid_servers import Grid
 from proxy.replicas.health import DeviceHealth
@@ -54,6 +55,22 @@ class BackendRequest(NamedTuple):
         """The request target for one device."""
         return f"/{node['device']}/{self.partition}{self.path}"
 
+    def begin_span(self, node: Node, transport: str) -> OpenSpan | None:
+        """The span of the request to one device; None if the client's request is not traced."""
+        traced = traced_requests.get(self.trans_id)
+        if traced is None:
+            return None
+        attributes: dict[str, str | int] = {
+            "http.request.method": self.method,
+            "server.address": node["ip"],
+            "server.port": node["port"],
+            "storage.device": node["device"],
+            "storage.partition": str(self.partition),
+            "storage.transport": transport,
+            "storage.trans_id": self.trans_id,
+        }
+        return traced.begin_backend(f"{self.method} {self.server_type.lower()}-server", attributes)
+
 
 class _Reply(Protocol):
     @property
@@ -79,35 +96,48 @@ class Backends:
         self, node: Node, request: BackendRequest, headers: WireHeaders
     ) -> BackendExchange | None:
         """Send a whole request."""
+        span = request.begin_span(node, "http")
         try:
-            return self.client.start(
+            exchange = self.client.start(
                 (node["ip"], node["port"]),
                 request.method,
                 request.path_on(node),
-                headers.lines,
+                headers.below(span).lines,
                 request.body,
                 request.timeout,
             )
         except BackendError as error:
-            self.failed(node, request, error)
+            self._not_sent(node, request, error, span)
             return None
+        exchange.span = span
+        return exchange
 
     def start_upload(
         self, node: Node, request: BackendRequest, headers: WireHeaders, content_length: int | None
     ) -> BackendUpload | None:
         """Send the headers of an upload."""
+        span = request.begin_span(node, "http")
         try:
-            return self.client.start_upload(
+            upload = self.client.start_upload(
                 (node["ip"], node["port"]),
                 request.method,
                 request.path_on(node),
-                headers.lines,
+                headers.below(span).lines,
                 content_length,
                 request.timeout,
             )
         except BackendError as error:
-            self.failed(node, request, error)
+            self._not_sent(node, request, error, span)
             return None
+        upload.span = span
+        return upload
+
+    def _not_sent(
+        self, node: Node, request: BackendRequest, error: BackendError, span: OpenSpan | None
+    ) -> None:
+        if span is not None:
+            span.fail(error.reason)
+        self.failed(node, request, error)
 
     def failed(self, node: Node, request: BackendRequest, error: BackendError) -> None:
         """Note that a device gave no usable answer. An error that several requests share, such as

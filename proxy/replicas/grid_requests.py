@@ -9,6 +9,7 @@ from collections.abc import Collection
 from martlet.grid.client import Call, FanOut
 from martlet.grid.errors import Code, RequestError, may_have_run
 from martlet.http.backend_client import BackendError, BadResponse, ConnectionLost
+from martlet.http.traced import OpenSpan
 from proxy.replicas.backends import BackendRequest
 from proxy.replicas.engine import Attempt
 from proxy.replicas.grid_messages import NAMES, RequestPacker, is_server_error, unpack_answer
@@ -26,7 +27,7 @@ class Sent(Attempt):
     The answer may still be a server error.
     """
 
-    __slots__ = ("error", "is_for_http", "is_resent", "is_second")
+    __slots__ = ("error", "is_for_http", "is_resent", "is_second", "span")
 
     def __init__(self, index: int, headers: WireHeaders, node: Node) -> None:
         super().__init__(index, headers, node)
@@ -34,6 +35,7 @@ class Sent(Attempt):
         self.is_for_http = False
         self.is_second = False
         self.is_resent = False
+        self.span: OpenSpan | None = None
 
 
 class GridRequests:
@@ -67,7 +69,8 @@ class GridRequests:
             request = self._request
             self._packer = packer = RequestPacker(request.partition, request.path, request.body)
         node = sent.node
-        payload = packer.pack(node["device"], sent.headers)
+        sent.span = self._request.begin_span(node, "grid")
+        payload = packer.pack(node["device"], sent.headers.below(sent.span))
         address = node["ip"], node["port"]
         self._sent[self._fan_out.send(address, self.name, payload, sent.is_resent)] = sent
 
@@ -79,6 +82,8 @@ class GridRequests:
         ended = []
         for call in self._fan_out.wait(len(self._sent), until):
             sent = self._sent.pop(call)
+            if sent.span is not None and call.error is not None:
+                sent.span.fail(call.error.reason)
             if call.error is None:
                 self._take(sent, call.answer)
             elif self._goes_again(sent, call.error):
@@ -101,6 +106,9 @@ class GridRequests:
         given_up = list(self._sent.values())
         self._sent.clear()
         self._fan_out.cancel()
+        for sent in given_up:
+            if sent.span is not None:
+                sent.span.fail("given up")
         return given_up
 
     def _goes_again(self, sent: Sent, error: BackendError) -> bool:
@@ -119,7 +127,11 @@ class GridRequests:
         except ValueError as error:
             address = sent.node["ip"], sent.node["port"]
             sent.error = BadResponse(address, str(error))
+            if sent.span is not None:
+                sent.span.fail(sent.error.reason)
             return
+        if sent.span is not None:
+            sent.span.end(answer.status)
         is_read = self._request.method == "GET" and answer.status < 300
         if is_left_out and is_read:
             sent.is_for_http = True

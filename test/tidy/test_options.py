@@ -41,6 +41,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "account-auditor": ["replicator.options:AccountAuditorOptions"],
         "account-reaper": ["replicator.options:ReaperOptions"],
         "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
+        "filter:backend_tracing": ["martlet.filters.backend_tracing:BackendTracingOptions"],
     },
     "container-server.conf-sample": {
         "DEFAULT": ["martlet.service.server:StorageServerOptions"],
@@ -52,6 +53,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "container-sharder": ["replicator.sharder.options:SharderOptions"],
         "container-sync": ["container.config:SyncOptions"],
         "filter:backend_ratelimit": ["martlet.filters.backend_ratelimit:BackendRatelimitOptions"],
+        "filter:backend_tracing": ["martlet.filters.backend_tracing:BackendTracingOptions"],
     },
     "container-reconciler.conf-sample": {
         "DEFAULT": ["container.config:ReconcilerDefaults"],
@@ -69,6 +71,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:gatekeeper": ["proxy.middleware.frame.gatekeeper:GatekeeperOptions"],
         "filter:healthcheck": ["martlet.filters.healthcheck:HealthcheckOptions"],
         "filter:recon": ["martlet.recon.filter:ReconOptions"],
+        "filter:tracing": ["proxy.middleware.frame.tracing:TracingOptions"],
         "filter:proxy-logging": ["proxy.middleware.access_log.options:ProxyLoggingOptions"],
         "filter:cache": ["proxy.middleware.frame.cache:CacheOptions"],
         "filter:etag-quoter": ["proxy.middleware.links.etag_quoter:EtagQuoterOptions"],
@@ -110,6 +113,7 @@ NOT_FOR_THE_PROXY = {"devices", "mount_check"}
 # Classes that others extend: their options are found in those.
 BASES = {
     "replicator.options:AuditorOptions",
+    "martlet.tracing.options:ExportOptions",
     "replicator.options:PriorityOptions",
     "storage.storage_server:StorageOptions",
 }
