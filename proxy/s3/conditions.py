@@ -83,14 +83,17 @@ def condition_of(call: Call) -> Condition:
 
 
 def check_done(answer: Answered, headers: Mapping[str, str]) -> None:
-    """Check the answer to a write that had the headers of ``Condition.headers_for``.
+    """Check the answer to a write of an object.
 
+    :param headers: of the write, with those of ``Condition.headers_for``.
     :raises S3Error: another write came at the same time, or an object exists.
     """
     if answer.status == 412 and "if-none-match" in headers:
         raise S3Error("PreconditionFailed", fields={"Condition": "If-None-Match"})
     if is_conditional(headers) and answer.status in (202, 409, 412):
         raise S3Error("ConditionalRequestConflict")
+    if answer.status == 202:
+        raise S3Error("ServiceUnavailable", "A newer object was written meanwhile. Try again.")
 
 
 def is_conditional(headers: Mapping[str, str]) -> bool:

@@ -163,6 +163,7 @@ def copy_part(call: Call) -> Response:
         answer = rewrite(call, at, place, headers, key)
         if not answer.is_success:
             raise call.refusal(answer, "PUT", *place)
+    check_done(answer, headers)
     response = copy_result("CopyPartResult", answer, source)
     response.headers.update(keys.shown())
     return response

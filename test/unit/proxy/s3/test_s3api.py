@@ -113,6 +113,39 @@ def test_statuses_of_the_pipeline(status: int, text: str, expected: tuple[int, s
     assert (found, code_of(body)) == expected
 
 
+def _overtaken(environ: Environ) -> Response:
+    """A storage that has a newer object than the one that is written."""
+    is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
+    return Response(200, {"Etag": "e", "Content-Length": "0"}) if is_read else Response(202)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/bucket/k", {}),
+        ("/bucket/k", {"x-amz-copy-source": "/bucket/other"}),
+        ("/bucket/k?uploadId=up&partNumber=1", {}),
+        ("/bucket/k?uploadId=up&partNumber=1", {"x-amz-copy-source": "/bucket/other"}),
+    ],
+)
+def test_a_write_that_a_newer_object_has_overtaken_is_to_be_tried_again(
+    path: str, headers: dict[str, str]
+) -> None:
+    pipeline = Pipeline(_overtaken)
+    status, _, body = pipeline.ask("PUT", path, headers, b"" if headers else b"x")
+    assert (status, code_of(body)) == (503, "ServiceUnavailable")
+    assert b"A newer object was written meanwhile. Try again." in body
+
+
+def test_an_upload_whose_object_a_newer_one_has_overtaken_is_kept() -> None:
+    pipeline = Pipeline(_overtaken)
+    part = "<Part><PartNumber>1</PartNumber><ETag>0cc175b9c0f1b6a831c399e269772661</ETag></Part>"
+    document = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
+    status, _, body = pipeline.ask("POST", "/bucket/k?uploadId=up", body=document)
+    assert (status, code_of(body)) == (503, "ServiceUnavailable")
+    assert not [call for call in pipeline.storage.calls if call.startswith("DELETE")]
+
+
 def test_an_unknown_error_has_a_document_and_no_details() -> None:
     def fail(environ: Environ) -> Response:
         raise RuntimeError("a secret")
