@@ -135,6 +135,7 @@ class Call:
             "string_to_sign": claim.string_to_sign,
             "other_string_to_sign": claim.other_string,
             "check_signature": self.proof.check,
+            "needs_secret": claim.needs_secret,
         }
         if not claim.is_anonymous:
             environ.setdefault(ACCESS_LOGGING, {}).setdefault("user_id", claim.access_key[:128])

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to Keystone about EC2 credentials: the check of a signature, and the secret of a key."""
+"""Requests to Keystone about EC2 credentials: the check of a signature, and the secret of a key.
+
+A string that is signed in version 4 must be one of Amazon's, with a scope, for Keystone to check
+the signature. In a form the policy alone is signed. So the secret of the key decides about a form,
+and Keystone then checks a text that is signed with the secret here.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import importlib
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -15,6 +23,7 @@ log = get_logger("proxy.s3token")
 
 #: What Keystone answers for an access key that it does not know.
 UNKNOWN_KEY = 404
+_PROBE = b"martlet: which user and project has this key?"
 
 
 class KeystoneError(Exception):
@@ -29,6 +38,16 @@ class Verdict(NamedTuple):
 
     status: int
     token: dict[str, Any] | None
+
+
+class Credential(NamedTuple):
+    """Keystone's answer about an access key.
+
+    :param secret: None if there is no such key, or if this service may not know it.
+    """
+
+    status: int
+    secret: str | None
 
 
 class Keystone:
@@ -85,6 +104,31 @@ class Keystone:
             return str(_json_of(answer)["credential"]["secret"])
         except (KeyError, TypeError):
             raise KeystoneError("a credential without a secret") from None
+
+    def credential(self, access_key: str) -> Credential:
+        """The credential of an access key whose user is not known.
+
+        :raises KeystoneError: there is no answer.
+        """
+        if not self.has_user:
+            return Credential(401, None)
+        answer = self._ask("GET", f"/credentials/{hashlib.sha256(access_key.encode()).hexdigest()}")
+        if answer.status_code != 200:
+            log.info("Keystone gives no credential %s", fields(status=answer.status_code))
+            return Credential(answer.status_code, None)
+        try:
+            blob = json.loads(_json_of(answer)["credential"]["blob"])
+            return Credential(200, str(blob["secret"]) if blob["access"] == access_key else None)
+        except (KeyError, TypeError, ValueError):
+            raise KeystoneError("a credential without a secret") from None
+
+    def owner_of(self, access_key: str, secret: str) -> Verdict:
+        """The user and the project of an access key whose secret is known.
+
+        :raises KeystoneError: there is no answer.
+        """
+        digest = hmac.new(secret.encode(), _PROBE, hashlib.sha1).digest()
+        return self.check(access_key, base64.b64encode(digest).decode("ascii"), _PROBE)
 
     def _ask(self, method: str, path: str, **body: Any) -> Any:
         try:

@@ -6,7 +6,8 @@ signature and names the user and the project. The filter gives the request the h
 authtoken gives one with a token, so keystoneauth decides as for that user.
 
 With a user of its own that may read credentials, the filter also learns the secret. It keeps it for
-a while, and checks signatures itself meanwhile. Bodies in signed chunks need the secret.
+a while, and checks signatures itself meanwhile. Bodies in signed chunks need the secret, and so do
+forms that are signed in version 4.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ class S3Token:
             known = self._known.get(access_key)
         if known is not None and known.expires > self._clock() and check(known.secret):
             return known.user
+        if details.get("needs_secret"):
+            return self._user_by_secret(access_key, details)
         signature, other = details["signature"], details.get("other_string_to_sign")
         verdict = self._keystone.check(access_key, signature, details["string_to_sign"])
         if verdict.status == 401 and other:
@@ -157,11 +160,28 @@ class S3Token:
         self._learn_secret(access_key, user, check)
         return user
 
+    def _user_by_secret(self, access_key: str, details: dict[str, Any]) -> _User | None:
+        """The user of a signature that Keystone cannot check, if the secret proves it."""
+        status, secret = self._keystone.credential(access_key)
+        details["is_known"] = status != UNKNOWN_KEY
+        if secret is None or not details["check_signature"](secret):
+            return None
+        verdict = self._keystone.owner_of(access_key, secret)
+        if verdict.token is None:
+            return None
+        user = _User(headers_of(verdict.token), verdict.token)
+        self._keep(access_key, user, secret)
+        return user
+
     def _learn_secret(self, access_key: str, user: _User, check: Callable[[str], bool]) -> None:
         if self._seconds == 0:
             return
         secret = self._keystone.secret_of(user.headers["X-User-Id"], access_key)
-        if secret is None or not check(secret):
+        if secret is not None and check(secret):
+            self._keep(access_key, user, secret)
+
+    def _keep(self, access_key: str, user: _User, secret: str) -> None:
+        if self._seconds == 0:
             return
         with self._lock:
             if len(self._known) >= _SECRETS_MAX:

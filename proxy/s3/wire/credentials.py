@@ -49,6 +49,7 @@ class Claim:
     :param sign: secret -> the signature that it gives.
     :param signing_key: secret -> the key of chunks' signatures; None in version 2.
     :param other_string: another text that clients sign for such a request, if there is one.
+    :param needs_secret: whether the text is none that Keystone can check for this version.
     :param content_sha256: the hash of the body that the signature covers, or a word in its place.
     """
 
@@ -63,6 +64,7 @@ class Claim:
     canonical_request: bytes = b""
     other_string: bytes = b""
     sign_other: Callable[[str], str] | None = None
+    needs_secret: bool = False
 
     @property
     def is_anonymous(self) -> bool:

@@ -256,7 +256,8 @@ def claim_of_policy(policy: str, fields: Mapping[str, str], region: str) -> Clai
         key = signing_key_of(secret, scope.date, scope.region)
         return hmac.new(key, signed, hashlib.sha256).hexdigest()
 
-    return Claim(scope.access_key, fields.get("x-amz-signature", ""), signed, sign=sign)
+    signature = fields.get("x-amz-signature", "")
+    return Claim(scope.access_key, signature, signed, sign=sign, needs_secret=True)
 
 
 def canonical_request(

@@ -9,7 +9,7 @@ import pytest
 from martlet.conf.options import ConfigError
 from martlet.http.environ import KEYSTONE_INFO, S3_AUTH_DETAILS, Environ
 from martlet.http.request import Request
-from proxy.s3.keystone import KeystoneError, Verdict
+from proxy.s3.keystone import Credential, KeystoneError, Verdict
 from proxy.s3.s3token import S3Token, S3TokenOptions, filter_factory, headers_of
 
 _DOMAIN = {"id": "default", "name": "Default"}
@@ -27,6 +27,7 @@ class FakeKeystone:
 
     has_user = True
     secret: str | None = "secret"
+    refusal = 404
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -41,6 +42,15 @@ class FakeKeystone:
     def secret_of(self, user_id: str, access_key: str) -> str | None:
         self.asked.append(f"secret of {user_id} {access_key}")
         return self.secret
+
+    def credential(self, access_key: str) -> Credential:
+        self.asked.append(f"credential {access_key}")
+        return Credential(200 if self.secret else self.refusal, self.secret)
+
+    def owner_of(self, access_key: str, secret: str) -> Verdict:
+        self.asked.append(f"owner of {access_key} {secret}")
+        assert isinstance(self.verdict, Verdict)
+        return self.verdict
 
 
 class App:
@@ -117,6 +127,39 @@ def test_no_secret_is_asked_for_without_need() -> None:
     tested = Filter(secret_cache_duration=0)
     tested.ask()
     assert tested.keystone.asked == ["check"]
+
+
+def test_the_secret_proves_what_keystone_cannot_check() -> None:
+    tested = Filter()
+    details = {**tested.details(), "needs_secret": True}
+    assert tested.ask(details=dict(details)) == "200"
+    assert tested.app.seen["HTTP_X_USER_ID"] == "u1"
+    assert tested.keystone.asked == ["credential key", "owner of key secret"]
+    assert tested.ask(details=dict(details)) == "200"
+    assert tested.ask() == "200"
+    assert len(tested.keystone.asked) == 2  # the secret is kept, for all requests
+    each_time = Filter(secret_cache_duration=0)
+    for _ in range(2):
+        assert each_time.ask(details=dict(details)) == "200"
+    assert len(each_time.keystone.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("secret", "refusal", "is_known"), [(None, 404, False), (None, 403, True), ("another", 0, True)]
+)
+def test_a_secret_that_does_not_prove_it(secret: str | None, refusal: int, is_known: bool) -> None:
+    tested = Filter()
+    tested.keystone.secret, tested.keystone.refusal = secret, refusal
+    details = {**tested.details(), "needs_secret": True}
+    assert tested.ask(details=details) == "401"
+    assert details["is_known"] == is_known
+    assert tested.keystone.asked == ["credential key"]
+
+
+def test_a_secret_whose_user_may_not_log_in() -> None:
+    tested = Filter()
+    tested.keystone.verdict = Verdict(401, None)
+    assert tested.ask(details={**tested.details(), "needs_secret": True}) == "401"
 
 
 @pytest.mark.parametrize(("status", "is_known"), [(401, True), (403, True), (404, False)])
