@@ -137,20 +137,22 @@ class Convergence:
                 rows = json.loads(body) if status == 200 else []
                 if {row["name"]: row["bytes"] for row in rows} != sizes:
                     yield f"{container}: {node['device']} ({status}) lists {len(rows)} objects"
-            headers = self._account.call("HEAD", container).headers
-            found = headers["x-container-object-count"], headers["x-container-bytes-used"]
-            if found != (str(len(sizes)), str(sum(sizes.values()))):
+            found = self._counts(container)
+            if found != (len(sizes), sum(sizes.values())):
                 yield f"{container}: counts {found}"
+
+    def _counts(self, container: str) -> tuple[int, int] | str:
+        """Objects and bytes that the proxy tells; a sentence if it does not."""
+        answer = self._account.call("HEAD", container)
+        if answer.status != 204:
+            return f"HEAD answers {answer.status}"
+        count, size = "x-container-object-count", "x-container-bytes-used"
+        return int(answer.headers[count]), int(answer.headers[size])
 
     def _totals(self) -> Iterator[str]:
         """Replicas of the account whose rows are not the totals of the containers."""
-        wanted = {}
-        for number in range(CONTAINERS):
-            headers = self._account.call("HEAD", f"attack-{number}").headers
-            wanted[f"attack-{number}"] = (
-                int(headers["x-container-object-count"]),
-                int(headers["x-container-bytes-used"]),
-            )
+        names = [f"attack-{number}" for number in range(CONTAINERS)]
+        wanted = {name: self._counts(name) for name in names}
         partition, nodes = ring_of(self._cluster, "account").get_nodes(self._owner)
         for node in nodes:
             path = f"/{node['device']}/{partition}/{self._owner}?format=json&prefix=attack-"
