@@ -20,9 +20,11 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
 
 def main() -> int:
     """Run the command ``martlet-account-server``; return its exit status."""
-    from martlet.service.server import StorageServerOptions, patch_standard_library, run_service
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
+    from martlet.service.server import StorageServerOptions, run_service
+
     return run_service(
         "martlet-account-server",
         "Serves account listings and metadata.",

@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=32, help="green threads")
     parser.add_argument("--checksum", action="store_true")
     options = parser.parse_args()
-    from martlet.service.server import patch_standard_library
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
     arguments = ["--secret", SECRET, *(["--checksum"] if options.checksum else [])]

@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         "the configuration file",
         "/etc/martlet/container-reconciler.conf",
     )
-    from martlet.service.server import patch_standard_library
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
     from martlet.conf.options import ConfigError

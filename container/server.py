@@ -29,9 +29,11 @@ def _start_background(app: WSGIApp) -> None:
 
 def main() -> int:
     """Run the command ``martlet-container-server``; return its exit status."""
-    from martlet.service.server import StorageServerOptions, patch_standard_library, run_service
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
+    from martlet.service.server import StorageServerOptions, run_service
+
     return run_service(
         "martlet-container-server",
         "Serves container listings and metadata.",

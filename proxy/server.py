@@ -8,9 +8,10 @@ import sys
 
 def main() -> int:
     """Run the service with the conf named on the command line; returns the exit status."""
-    from martlet.service.server import patch_standard_library, run_service
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
+    from martlet.service.server import run_service
     from proxy.required_filters import insert_required_filters
 
     return run_service(

@@ -8,7 +8,7 @@ import sys
 
 def main(argv: list[str] | None = None) -> int:
     """Run the replicator until a stop signal, or once; return the exit status."""
-    from martlet.service.server import patch_standard_library
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
     from account.database import AccountDatabase

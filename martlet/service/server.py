@@ -1,7 +1,7 @@
 """The WSGI server of every Python service: bind, fork workers, serve, stop.
 
-Only this module and the entry points that call it know eventlet and patch the standard library. The
-applications are plain WSGI callables.
+Entry points patch the standard library (green.py) before they import this module. The applications
+are plain WSGI callables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import signal
 import socket
 import ssl
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -417,17 +416,6 @@ def _limits(constraints: Constraints, options: ServerOptions) -> Limits:
         client_timeout=options.client_timeout,
         idle_timeout=options.keepalive_timeout,
     )
-
-
-def patch_standard_library() -> None:
-    """Make blocking calls of the standard library yield to other green threads.
-
-    Entry points call this before they import any other module of martlet.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import eventlet
-    eventlet.monkey_patch()
 
 
 def run_service(

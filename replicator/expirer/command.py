@@ -41,7 +41,7 @@ is wrong.
 def main(argv: list[str] | None = None) -> int:
     """Run the expirer until a stop signal, or once; return the exit status."""
     arguments = _parse(argv)
-    from martlet.service.server import patch_standard_library
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
     from martlet.conf.options import ConfigError

@@ -15,7 +15,7 @@ NAME = "martlet-container-sharder"
 
 def main(argv: list[str] | None = None) -> int:
     """Run the sharder until a stop signal, or once; return the exit status."""
-    from martlet.service.server import patch_standard_library
+    from martlet.service.green import patch_standard_library
 
     patch_standard_library()
     from replicator.job_command import arguments_of, run

@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--unauthenticated-max", type=int, default=64)
     arguments = parser.parse_args()
     if not arguments.threads:
-        from martlet.service.server import patch_standard_library
+        from martlet.service.green import patch_standard_library
 
         patch_standard_library()
     Service(arguments).run()

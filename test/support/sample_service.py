@@ -50,11 +50,11 @@ APP = """
 """
 MAIN = """
     import sys
-    from martlet.service import server
-    from martlet.service.server import patch_standard_library, run_service
-    server.GRACE_SECONDS = 1000.0  # a server that waits for an idle connection never ends
+    from martlet.service.green import patch_standard_library
     patch_standard_library()
-    sys.exit(run_service("martlet-sample-server", "a sample", kind=server.{kind}))
+    from martlet.service import server
+    server.GRACE_SECONDS = 1000.0  # a server that waits for an idle connection never ends
+    sys.exit(server.run_service("martlet-sample-server", "a sample", kind=server.{kind}))
 """
 # Code that runs just before the process re-executes its program.
 AT_EXECUTION = """\

@@ -87,6 +87,7 @@ GO_IO = {f"{GO_MODULE}/vfs", "io/fs", "io/ioutil", "net", "net/http"}
 # The modules that know eventlet: the WSGI server, and what needs concurrency.
 EVENTLET_AT = {
     "martlet/grid/hub_loop.py",
+    "martlet/service/green.py",
     "martlet/service/hub_socket.py",
     "martlet/service/server.py",
     "martlet/service/disk_calls.py",

@@ -187,7 +187,7 @@ class TestWithMemcached:
 
 GREEN_THREADS = """
 import sys
-from martlet.service.server import patch_standard_library
+from martlet.service.green import patch_standard_library
 patch_standard_library()
 import eventlet
 from proxy.cache.memcached import MemcachedCache
