@@ -74,6 +74,12 @@ S3_AUTH_DETAILS = "s3api.auth_details"
 #: `proxy.s3.policies.guard`, which writes the client there. What the S3 request does, for bucket
 #: policies.
 S3_ACCESS = "martlet.s3_access"
+#: ``str``, ``Post`` or ``Copy``. Written by s3api in the requests that it makes. Read by
+#: notifications. The S3 request that a PUT stands for, if it is not one of that name.
+S3_WRITE = "martlet.s3_write"
+#: ``set[str]``. Written by s3api in the requests that it makes. Read by notifications. It adds
+#: the names of its targets, which rules of buckets may name.
+NOTIFICATION_TARGETS = "martlet.notification_targets"
 #: ``bool``. Written by keystoneauth. Read by its authorization. Whether `SYNC_KEY` lets this
 #: request write.
 SYNC_KEY_COUNTS = "martlet.sync_key_counts"

@@ -27,6 +27,16 @@ FAMILIES: dict[str, tuple[str, Sequence[str], str]] = {
         "Workers of the proxy that avoid this device because it failed.",
     ),
     "martlet_hints_waiting": ("gauge", (), "Hints for object servers that are not sent yet."),
+    "martlet_notifications": (
+        "gauge",
+        ("target", "result"),
+        "Notifications that the workers have sent, failed to send, or lost, since they started.",
+    ),
+    "martlet_notifications_waiting_bytes": (
+        "gauge",
+        ("target",),
+        "Size of the notifications of this host that are not sent yet.",
+    ),
     "martlet_ring_info": ("gauge", ("ring", "md5"), "1, with the MD5 of the ring file."),
     "martlet_ring_modified_timestamp_seconds": ("gauge", ("ring",), "Time of the ring file."),
     "martlet_device_usable": ("gauge", ("device",), "1 if the device is mounted, else 0."),

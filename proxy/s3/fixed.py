@@ -26,7 +26,6 @@ _NONE: Mapping[str, str] = {
 _EMPTY: Mapping[str, str] = {
     "accelerate": "AccelerateConfiguration",
     "logging": "BucketLoggingStatus",
-    "notification": "NotificationConfiguration",
 }
 
 

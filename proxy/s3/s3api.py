@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from martlet.filters.filter_options import load_filter_options
-from martlet.http.environ import Environ, StartResponse, WSGIApp
+from martlet.http.environ import S3_WRITE, Environ, StartResponse, WSGIApp
 from martlet.http.request import Request
 from martlet.http.response import Response
 from martlet.log import fields, get_logger
@@ -117,6 +117,8 @@ class S3Api:
         check_encryption(call.headers)
         _check_owner(call)
         chosen = operation or operation_of(call)
+        if call.is_form or is_copy(call):
+            call.base[S3_WRITE] = "Post" if call.is_form else "Copy"
         call.judge_as(access_of(call, subresource_of(call.params)))
         try:
             return chosen(call)

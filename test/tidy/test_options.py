@@ -85,6 +85,7 @@ SAMPLES: dict[str, dict[str, list[str]]] = {
         "filter:console": ["proxy.console.console:ConsoleOptions"],
         "filter:tempurl": ["proxy.middleware.signed_urls.tempurl:TempURLOptions"],
         "filter:s3api": ["proxy.s3.options:S3Options"],
+        "filter:notifications": ["proxy.s3.events.options:NotificationOptions"],
         "filter:formpost": ["proxy.middleware.signed_urls.formpost:FormPostOptions"],
         "filter:keymaster": ["proxy.middleware.encryption.keymaster:KeymasterOptions"],
         "filter:encryption": ["proxy.middleware.encryption.encryption:EncryptionOptions"],
