@@ -70,6 +70,15 @@ def test_pipeline_compares_with_the_short_one() -> None:
     assert report["short"]["GET"]["ratio"] == 1
 
 
+def test_no_request_fails_while_the_proxy_starts_anew() -> None:
+    report = run_bench("upkeep", "--requests", "400", "--clients", "4", "--scrapes", "20")
+    assert report["restarts"]["requests"] == 400
+    assert report["restarts"]["starts"] >= 1
+    assert (report["restarts"]["refused"], report["restarts"]["failed"]) == (0, 0)
+    assert report["scrape_cpu_ms"].keys() == {"proxy", "account", "container", "object"}
+    assert any(report["scrape_cpu_ms"].values())
+
+
 def test_compare_measures_every_operation(tmp_path: Path) -> None:
     words = ["--peers", "martlet", "--objects", "20", "--sizes", "1K", "--rounds", "1"]
     words += ["--apis", "s3", "--processes", "1", "--json", str(tmp_path / "result.json")]
