@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -43,6 +44,7 @@ from storage.errors import (
     DatabaseError,
     DatabaseMissing,
     DatabaseUnsupported,
+    DeviceBusy,
     DeviceFailed,
     DeviceStuck,
     ProcessLost,
@@ -56,6 +58,9 @@ P = ParamSpec("P")
 Transaction = Callable[[sqlite3.Connection], Any]
 
 BUSY_SECONDS = 25.0  # longest wait for another process that writes the same database
+#: Longest wait for a thread that makes a database. A proxy waits ten seconds for the answer, and
+#: the request also waits before and after. Work that comes too late only delays others.
+CREATION_WAIT_SECONDS_MAX = 3.0
 IDLE_READERS_MAX = 2
 PAGE_CACHE_KIB = 2048
 
@@ -96,11 +101,15 @@ class Database:
         :param schema: the statements that create its tables, beside the common ones.
         :param fill: writes the first rows, and may read them.
         :raises DatabaseExists: another process created it first.
+        :raises DeviceBusy: too many are being made; nothing was done.
         :raises DeviceMissing: the device is missing.
         :raises DeviceFailed: the device is full, fails or hangs.
         """
+        asked_at = time.monotonic()
 
         def create() -> T:
+            if time.monotonic() - asked_at > CREATION_WAIT_SECONDS_MAX:
+                raise DeviceBusy(self.path)
             self._check_device(self.path)
             return create_durably(self.path, lambda file: write_new(file, schema, fill))
 

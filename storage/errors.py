@@ -49,6 +49,15 @@ class DeviceFailed(DatabaseError):
     status = 507
 
 
+class DeviceBusy(DatabaseError):
+    """So many databases are being made on the device that nothing was begun."""
+
+    status = 529
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "too many databases are being made")
+
+
 class DeviceMissing(DatabaseError):
     """The device of the database is missing, so the state of the database is unknown."""
 

@@ -44,7 +44,7 @@ from storage.database_copy import remove_scratch_file
 from storage.database_files import database_path, device_path_of
 from storage.database_pool import DESCRIPTORS_EACH, AnyDatabase, DatabasePool
 from storage.device_check import DeviceCheck, parse_reserve
-from storage.errors import DatabaseError, DatabaseMissing, DeviceStuck, ProcessLost
+from storage.errors import DatabaseError, DatabaseMissing, DeviceBusy, DeviceStuck, ProcessLost
 from storage.grid_payloads import PARTITION_MAX, pack_answer, read_request
 from storage.long_work import TooMuchWork, long_work
 from storage.name_listing import ListingQuery
@@ -252,8 +252,9 @@ class StorageServer:
         except BadNameError as error:
             return error_response(400, str(error))
         except DatabaseError as error:
-            # A device that does not answer has been logged already, once.
-            if error.status >= 500 and not isinstance(error, DeviceStuck | ProcessLost):
+            # A device that does not answer has been logged already, once; a busy one is no failure.
+            is_known = isinstance(error, DeviceBusy | DeviceStuck | ProcessLost)
+            if error.status >= 500 and not is_known:
                 self.log.error("database error %s", fields(error=error, trans_id=name.trans_id))
             return error_response(error.status, error.reason if error.status < 500 else "")
         except OSError as error:

@@ -47,6 +47,17 @@ def names(call: Caller, query: str = "") -> list[str]:
     return [entry.get("name") or "+" + entry["subdir"] for entry in answer.json()]
 
 
+def test_a_database_is_not_made_once_it_waited_too_long(
+    call: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("storage.database.CREATION_WAIT_SECONDS_MAX", -1.0)
+    assert call("PUT", A, 1).status == 529
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+    monkeypatch.undo()
+    assert call("GET", A).status == 404
+    assert call("PUT", A, 2).status == 201
+
+
 def test_put_creates_and_repeats(call: Caller) -> None:
     assert call("PUT", A, 2).status == 201
     assert call("PUT", A, 3).status == 202
