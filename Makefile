@@ -204,8 +204,8 @@ ansible: $(ANSIBLE_INSTALLED) ## lint and syntax of the Ansible role
 	@cd packaging/ansible && export PATH=$(CURDIR)/$(ANSIBLE_VENV)/bin:$$PATH && ansible-lint --offline -q --nocolor && \
 		ansible-playbook -i inventory.example.yml --syntax-check site.yml upgrade.yml
 
-try-ansible: $(ANSIBLE_INSTALLED) release ## the Ansible role on three hosts with systemd (root, Debian)
-	packaging/try-ansible $(ANSIBLE_VENV)/bin/ansible-playbook build/release/martlet_$(VERSION)_*.deb
+try-ansible: $(ANSIBLE_INSTALLED) $(KEYSTONE_INSTALLED) release ## the Ansible role on three hosts with systemd, also with Keystone (root, Debian)
+	packaging/try-ansible $(ANSIBLE_VENV)/bin/ansible-playbook $(KEYSTONE_VENV)/bin build/release/martlet_$(VERSION)_*.deb
 
 bench: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## what a small object costs (BENCH_ARGS="--objects 1000")
 	$(BIN)/python bench/small_objects.py $(BENCH_ARGS)

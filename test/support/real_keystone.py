@@ -40,13 +40,14 @@ class Keystone:
     A user is created in the domain of the first project in which it gets a role.
     """
 
-    def __init__(self, programs: Path, directory: Path, *origins: str) -> None:
+    def __init__(self, programs: Path, directory: Path, *origins: str, host: str = HOST) -> None:
         """Create it; ``programs`` has keystone-manage and its Python.
 
         :param origins: those of web pages that may ask it, such as ``http://127.0.0.1:8080``.
+        :param host: the address to listen on.
         """
-        self.port = free_port()
-        self.url = f"http://{HOST}:{self.port}"
+        self.host, self.port = host, free_port()
+        self.url = f"http://{host}:{self.port}"
         self._programs = programs
         self._directory = directory
         self._origins = ",".join(origins)
@@ -73,7 +74,7 @@ class Keystone:
         script = Path(__file__).with_name("serve_keystone.py")
         with (self._directory / "keystone.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [self._programs / "python", script, self._directory, str(self.port)],
+                [self._programs / "python", script, self._directory, self.host, str(self.port)],
                 env={**os.environ, "HOME": str(self._directory)},
                 stdout=log,
                 stderr=log,
@@ -155,7 +156,7 @@ class Keystone:
     def _call(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> tuple[dict[str, str], Any]:
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=60)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         sent = {"X-Auth-Token": self._admin_token, "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body)
         connection.request(method, path, content, {**sent, **(headers or {})})

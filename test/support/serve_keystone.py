@@ -1,4 +1,4 @@
-"""Keystone's own WSGI application under the standard library's server: ``CONF_DIRECTORY PORT``.
+"""Keystone's own WSGI application, served by the standard library: ``CONF_DIRECTORY HOST PORT``.
 
 Run by the Python of Keystone's virtual environment.
 """
@@ -25,14 +25,14 @@ class Handler(WSGIRequestHandler):
 
 def main() -> None:
     """Serve until killed."""
-    directory, port = sys.argv[1:]
+    directory, host, port = sys.argv[1:]
     del sys.argv[1:]  # Keystone would read them as well
     os.environ["OS_KEYSTONE_CONFIG_DIR"] = directory
     from keystone.server.wsgi import (  # type: ignore[import-not-found]
         initialize_public_application,
     )
 
-    server = Server(("127.0.0.1", int(port)), Handler)
+    server = Server((host, int(port)), Handler)
     server.set_app(initialize_public_application())
     server.serve_forever()
 

@@ -7,8 +7,12 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from source_tree import ROOT
 
 from martlet.metrics.families import FAMILIES
@@ -74,6 +78,33 @@ def test_expressions_use_known_metrics() -> None:
     used = {SUFFIXES.sub("", word) for e in expressions() for word in re.findall(r"martlet_\w+", e)}
     assert len(used) > 15
     assert used <= known().keys()
+
+
+def test_grafana_would_read_each_field_of_the_dashboard() -> None:
+    board = json.loads(DASHBOARD.read_text("utf-8"))
+    register_default_plugins()  # the kinds of panels, and Prometheus' queries
+    read = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
+    assert differences(board, read) == []
+    board["panels"][0]["fieldConfig"]["defaults"]["unitt"] = "s"
+    read = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
+    assert differences(board, read) == [".panels.0.fieldConfig.defaults.unitt"]
+
+
+def differences(written: Any, read: Any, place: str = "") -> list[str]:
+    """The places of what is written and was not read; defaults may be added."""
+    if type(written) is not type(read):
+        return [place]
+    if isinstance(written, list):
+        if len(written) != len(read):
+            return [place]
+        written, read = dict(enumerate(written)), dict(enumerate(read))
+    if not isinstance(written, dict):
+        return [] if written == read else [place]
+    found = []
+    for name, value in written.items():
+        inner = f"{place}.{name}"
+        found += differences(value, read[name], inner) if name in read else [inner]
+    return found
 
 
 def test_each_alert_names_a_page_that_exists() -> None:
