@@ -179,17 +179,7 @@ class ChunkedSource:
             if self._signer is not None:
                 raise S3Error("IncompleteBody")
             raise other_length(self._announced, self._length)
-        lines = []
-        left = _TRAILER_BYTES_MAX
-        while line := self._source.readline(left):
-            left -= len(line)
-            if left <= 0:
-                raise S3Error("MalformedTrailerError")
-            if not line.endswith(b"\r\n"):
-                raise S3Error("IncompleteBody")
-            if line == b"\r\n":
-                break
-            lines.append(line)
+        lines, left = self._read_trailers()
         if lines and not self._has_trailer:
             raise S3Error("MalformedTrailerError" if self._signer is None else "IncompleteBody")
         if self._has_trailer:
@@ -197,6 +187,30 @@ class ChunkedSource:
             self._skip_rest(left)
         elif self._source.read(1):
             raise other_length(self._announced + 1, self._length)
+
+    def _read_trailers(self) -> tuple[list[bytes], int]:
+        """The lines of trailing headers, and how many bytes more may follow.
+
+        minio-go ends lines as in the text that is signed, with a newline alone, and sends an empty
+        line before that of the signature.
+        """
+        lines = []
+        left = _TRAILER_BYTES_MAX
+        is_bare = False
+        while line := self._source.readline(left):
+            left -= len(line)
+            if left <= 0:
+                raise S3Error("MalformedTrailerError")
+            if line == b"\r\n":
+                if not is_bare:
+                    break
+                is_bare = False
+                continue
+            is_bare = not line.endswith(b"\r\n")
+            if is_bare and (self._signer is None or not line.endswith(b"\n")):
+                raise S3Error("IncompleteBody")
+            lines.append(line)
+        return lines, left
 
     def _skip_rest(self, most: int) -> None:
         """Ignore what follows the empty line behind trailing headers, as Amazon does."""

@@ -81,6 +81,21 @@ def test_the_example_of_amazon_with_a_trailer() -> None:
     assert source.trailers == {"x-amz-checksum-crc32c": "sOO8/Q=="}
 
 
+def test_a_trailer_in_the_form_of_minio_go() -> None:
+    """Trailing headers end as in the text that is signed, and an empty line follows them."""
+    trailer = TRAILER.replace(b"sOO8/Q==\r\n", b"sOO8/Q==\n\r\n")
+    source = signed(trailer_chunks(), TRAILER_SEED, trailer)
+    assert read_all(source) == b"a" * 66560
+    assert source.trailers == {"x-amz-checksum-crc32c": "sOO8/Q=="}
+
+
+def test_that_form_is_for_signed_chunks_only() -> None:
+    body = b"0\r\nx-amz-checksum-crc32:AAAAAA==\n\r\n\r\n"
+    with pytest.raises(S3Error) as caught:
+        read_all(ChunkedSource(BytesIO(body), None, has_trailer=True))
+    assert caught.value.code == "IncompleteBody"
+
+
 @pytest.mark.parametrize(
     ("order", "code"),
     [
