@@ -47,7 +47,7 @@ func (x *exchange) conditionalETag(m *format.Metadata) string {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
-		if value, ok := lookup(m, http.CanonicalHeaderKey(name)); ok {
+		if value, ok := lookup(m, http.CanonicalHeaderKey(name)); ok && value != "" {
 			return value
 		}
 	}

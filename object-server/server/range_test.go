@@ -81,7 +81,7 @@ func TestSeveralRangesAreMultipart(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	f := newFixture(t)
-	f.mustPut(objectPath, "hello", "1700000000.50000", "X-Object-Sysmeta-Crypto-Etag", "plain")
+	f.mustPut(objectPath, "hello", "1700000000.50000", "X-Object-Sysmeta-Crypto-Etag", "plain", "X-Object-Sysmeta-Empty", "")
 	const etag, after, before = "5d41402abc4b2a76b9719d911017c592", "Tue, 14 Nov 2023 22:13:21 GMT",
 		"Tue, 14 Nov 2023 22:13:20 GMT"
 	for _, c := range []struct {
@@ -103,6 +103,7 @@ func TestConditions(t *testing.T) {
 		{200, []string{"If-Match", "plain", "X-Backend-Etag-Is-At", "X-None, X-Object-Sysmeta-Crypto-Etag"}},
 		{412, []string{"If-Match", etag, "X-Backend-Etag-Is-At", "X-Object-Sysmeta-Crypto-Etag"}},
 		{200, []string{"If-Match", etag, "X-Backend-Etag-Is-At", "X-None"}},
+		{200, []string{"If-Match", etag, "X-Backend-Etag-Is-At", "X-Object-Sysmeta-Empty"}},
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
 			got := f.do(method, objectPath, "", c.headers...)

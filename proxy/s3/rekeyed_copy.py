@@ -20,6 +20,7 @@ from proxy.s3.encryption import shown_encryption
 from proxy.s3.object_headers import CHECKSUM, STORED
 from proxy.s3.wire.customer_key import COPY_PREFIX, CustomerKey
 
+_SYSMETA = "x-object-sysmeta-"
 _OF_COPIES = ("x-copy-from", "x-copy-from-account", "x-fresh-metadata", "range")
 
 
@@ -79,6 +80,11 @@ def rewrite(
         sealing = Sealing(key) if key else None
         sent = {} if "x-fresh-metadata" in headers else _metadata(found)
         sent |= {name: value for name, value in headers.items() if name not in _OF_COPIES}
+        sent = {
+            name: value
+            for name, value in sent.items()
+            if value or not name.lower().startswith(_SYSMETA)  # an empty one would count as an ETag
+        }
         sent |= sealing.headers if sealing else {}
         write = call.request("PUT", *target, headers=sent)
         write["CONTENT_LENGTH"] = str(found.get("content-length", ""))

@@ -68,6 +68,16 @@ def upload_parts(s3: Any, at: dict[str, str], body: bytes) -> dict[str, Any]:
     return {**at, "UploadId": upload, "MultipartUpload": listed}
 
 
+def test_reads_of_a_copy(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x")
+    named = {"Bucket": bucket, "Key": "copy"}
+    copied = s3.copy_object(**named, CopySource={"Bucket": bucket, "Key": "k"})
+    etag = copied["CopyObjectResult"]["ETag"]
+    assert s3.get_object(**named, IfMatch=etag)["Body"].read() == b"x"
+    assert refused(s3.get_object, **named, IfNoneMatch=etag) == "304"
+    assert refused(s3.get_object, **named, IfMatch='"other"') == "PreconditionFailed"
+
+
 def test_completions(s3: Any, bucket: str) -> None:
     at = {"Bucket": bucket, "Key": "k"}
     first, second, third = (upload_parts(s3, at, body) for body in (b"1", b"2", b"3"))

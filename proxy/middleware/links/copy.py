@@ -34,6 +34,7 @@ from proxy.middleware.body_reader import BodyReader
 
 _SYSMETA = "x-object-sysmeta-"
 _METADATA_PREFIXES = ("x-object-meta-", _SYSMETA, "x-object-transient-sysmeta-")
+_SYSMETA_KEY = "HTTP_X_OBJECT_SYSMETA_"
 #: Listing values that differ from the body; they are valid only for a copy of the whole object.
 _UPDATE_OVERRIDE = "HTTP_X_OBJECT_SYSMETA_CONTAINER_UPDATE_OVERRIDE_"
 #: The headers other than metadata that are stored with an object, and with its copy.
@@ -261,6 +262,9 @@ def _sink_environ(
     result["QUERY_STRING"] = _without_version(environ.get("QUERY_STRING", ""))
     _keep_manifest(result, source)
     _keep_symlink(result, source)
+    # An empty value keeps the source's from being copied. It is not stored: it is no ETag.
+    for key in [k for k in result if k.startswith(_SYSMETA_KEY) and result[k] == ""]:
+        del result[key]
     result["CONTENT_LENGTH"] = str(length)
     result["swift.source"] = "SSC"
     return result

@@ -217,6 +217,12 @@ def test_fresh_metadata_leaves_the_sources_behind(ask: Any, store: Store) -> Non
     assert stored["Content-Type"] == "text/x-source"
 
 
+def test_an_empty_header_of_a_filter_takes_the_sources_away(ask: Any, store: Store) -> None:
+    headers = {"Destination": "c2/o2", "X-Object-Sysmeta-Secret": ""}
+    assert ask(make(store), SOURCE, "COPY", headers).status == 201
+    assert "X-Object-Sysmeta-Secret" not in store.objects["/v1/AUTH_a/c2/o2"][1]
+
+
 def test_range(ask: Any, store: Store) -> None:
     headers = {"Destination": "c2/o2", "Range": "bytes=5-8"}
     assert ask(make(store), SOURCE, "COPY", headers).status == 201
