@@ -101,6 +101,8 @@ def read_form(environ: Environ) -> Form:
         for part in parts_of(environ["wsgi.input"], _boundary(environ)):
             if part.name == "file":
                 return Form(_expanded(fields, part.filename), part)
+            if not part.name:
+                raise S3Error("MalformedPOSTRequest")
             value = part.read(_FIELDS_BYTES_MAX - size + 1)
             size += len(part.name) + len(value)
             if size > _FIELDS_BYTES_MAX or len(fields) == _FIELDS_MAX:

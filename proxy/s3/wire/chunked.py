@@ -191,8 +191,8 @@ class ChunkedSource:
     def _read_trailers(self) -> tuple[list[bytes], int]:
         """The lines of trailing headers, and how many bytes more may follow.
 
-        minio-go ends lines as in the text that is signed, with a newline alone, and sends an empty
-        line before that of the signature.
+        minio-go ends lines as in the text that is signed, with a newline alone. Then an empty line
+        comes, and the signature, or the empty line of the end.
         """
         lines = []
         left = _TRAILER_BYTES_MAX
@@ -207,7 +207,7 @@ class ChunkedSource:
                 is_bare = False
                 continue
             is_bare = not line.endswith(b"\r\n")
-            if is_bare and (self._signer is None or not line.endswith(b"\n")):
+            if not line.endswith(b"\n"):
                 raise S3Error("IncompleteBody")
             lines.append(line)
         return lines, left

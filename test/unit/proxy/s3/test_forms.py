@@ -175,6 +175,7 @@ BIG = signed_v2() | {"x-ignore-a": "a" * 20480}
         (form(signed_v2())[:-12], 400, "MalformedPOSTRequest"),
         (b"", 400, "MalformedPOSTRequest"),
         (form({"key": "a\x00b"}), 400, "MalformedPOSTRequest"),
+        (form({"": "x" * 30000}), 400, "MalformedPOSTRequest"),
         (form(signed_v2(["eq", "$x-amz-meta-a", "a\nb"]) | {"x-amz-meta-a": "a\nb"}), 400,
          "InvalidArgument"),
         (form({**signed_v2(), "x-amz-security-token": "t"}), 400, "InvalidToken"),
