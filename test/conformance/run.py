@@ -2,6 +2,8 @@
 
   swift        OpenStack Swift's functional tests, compared with the results of real Swift
   s3           OpenStack Swift's tests of the S3 API, compared with the kept results of this tree
+  go-sdks      our own tests with the SDKs of MinIO and Amazon for Go
+  minio-go     minio-go's functional tests, compared with the kept results of this tree
   swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
   clients      rclone, Glance's store, openstack and swift, each through its usual tasks
   fuzz         invalid requests: no answer may be a 5xx
@@ -10,9 +12,11 @@
   keystone     both suites with users of a real Keystone, Swift's compared with real Swift
   probes       OpenStack Swift's probe tests on servers and jobs of this tree, about an hour
 
-Without a name, all but the last four run. For keystone, MARTLET_KEYSTONE names a directory with
-Keystone and a martlet-proxy-server that has keystonemiddleware. The run fails if any other judge
-fails, or if a test that passes on real Swift fails here twice, the second time alone.
+Without a name, swift, s3, swiftclient, clients and fuzz run. go-sdks and minio-go need a cluster
+without a small limit of sizes, so they do not run beside other judges. For keystone,
+MARTLET_KEYSTONE names a directory with Keystone and a martlet-proxy-server that has
+keystonemiddleware. The run fails if any other judge fails, or if a test that passes on real Swift
+fails here twice, the second time alone.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ import judges
 from clients import run_clients
 from differences import run_differences
 from fuzz_api import run_fuzz
+from go_sdks import run_go_sdks
+from minio_functional import run_minio_functional
 from probes import run_probes
 from real_swift import real_swift
 from running_cluster import RunningCluster
@@ -59,10 +65,15 @@ EXPECTED = _EXPECTED / "swift-functional.txt"
 EXPECTED_WITH_KEYSTONE = _EXPECTED / "swift-functional-keystone.txt"
 EXPECTED_OF_PROBES = _EXPECTED / "swift-probe.txt"
 EXPECTED_OF_S3 = _EXPECTED / "s3.txt"
+EXPECTED_OF_MINIO_GO = _EXPECTED / "minio-go.txt"
 _JUDGES = ("swift", "s3", "swiftclient", "clients", "fuzz")
 _KEYSTONE = "keystone"
 _PROBES = "probes"
-_ON_REQUEST = ("differences", "versions", _KEYSTONE, _PROBES)
+_GO_SDKS, _MINIO_GO = "go-sdks", "minio-go"
+#: They write objects of more bytes than `CONSTRAINTS` allows.
+_WITH_LARGE = frozenset({_GO_SDKS, _MINIO_GO})
+_BESIDE_SWIFT = ("differences", "versions")
+_ON_REQUEST = (*_BESIDE_SWIFT, _KEYSTONE, _PROBES, _GO_SDKS, _MINIO_GO)
 # Needed by the tests of storage policies.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
 # On a busy machine a few tests may fail by timing; more failures than this are real.
@@ -81,7 +92,7 @@ def main() -> int:
     if arguments.reference and _KEYSTONE in arguments.judge:
         with real_swift_with_keystone(judges.WORK / "real-swift") as test_conf:
             return _measure(test_conf, arguments.tests, EXPECTED_WITH_KEYSTONE)
-    if arguments.reference:
+    if arguments.reference and _MINIO_GO not in arguments.judge:
         with real_swift(judges.WORK / "real-swift") as url:
             return _measure(trial_users(url), arguments.tests, EXPECTED)
     if arguments.url:
@@ -89,7 +100,8 @@ def main() -> int:
     home = judges.WORK / "cluster"
     shutil.rmtree(home, ignore_errors=True)
     (home / "etc").mkdir(parents=True)
-    (home / "etc" / "martlet.conf").write_text(render({"swift-constraints": CONSTRAINTS}))
+    constraints = {} if _WITH_LARGE & set(arguments.judge) else {"swift-constraints": CONSTRAINTS}
+    (home / "etc" / "martlet.conf").write_text(render(constraints))
     cluster = RunningCluster(home, *_POLICIES).start()
     try:
         return _judge(arguments, cluster.url, home)
@@ -120,7 +132,7 @@ def _parse() -> argparse.Namespace:
         "--reference",
         action="store_true",
         help="run Swift's functional tests on real Swift, and keep the outcomes as expected; "
-        "with probes, keep those of this tree",
+        "with probes or minio-go, keep those of this tree",
     )
     arguments = parser.parse_args()
     if unknown := set(arguments.judge) - {*_JUDGES, *_ON_REQUEST}:
@@ -129,6 +141,8 @@ def _parse() -> argparse.Namespace:
         parser.error(f"{_KEYSTONE} and {_PROBES} start clusters of their own")
     if _PROBES in arguments.judge and arguments.judge != [_PROBES]:
         parser.error(f"{_PROBES} runs alone")
+    if _WITH_LARGE & set(arguments.judge) and set(arguments.judge) - _WITH_LARGE:
+        parser.error(f"{' and '.join(sorted(_WITH_LARGE))} do not run beside other judges")
     return arguments
 
 
@@ -140,6 +154,8 @@ def _judge(arguments: argparse.Namespace, url: str, home: Path | None = None) ->
             results, failed = _compare(trial_users(url), arguments.tests, EXPECTED)
         elif judge == "s3":
             results, failed = _judge_s3(url, arguments.tests)
+        elif judge == _MINIO_GO:
+            results, failed = _judge_minio_go(url, arguments.tests, arguments.reference)
         elif judge == _KEYSTONE and home is not None:
             results, failed = _judge_with_keystone(home, arguments.tests)
         else:
@@ -147,7 +163,9 @@ def _judge(arguments: argparse.Namespace, url: str, home: Path | None = None) ->
                 results = SWIFTCLIENT.run(trial_users(url), arguments.tests)
             elif judge == "clients":
                 results = run_clients(url)
-            elif judge in _ON_REQUEST:
+            elif judge == _GO_SDKS:
+                results = run_go_sdks(url)
+            elif judge in _BESIDE_SWIFT:
                 results = _beside_swift(judge, arguments, url)
             else:
                 results = run_fuzz(url, arguments.requests, arguments.seed)
@@ -192,6 +210,24 @@ def _judge_s3(url: str, selection: Sequence[str]) -> tuple[list[Result], list[Re
         results = with_second_go(results, again)
     failed = worse(expected, results)
     _tell(failed)
+    return results, failed
+
+
+def _judge_minio_go(
+    url: str, selection: Sequence[str], keeps: bool
+) -> tuple[list[Result], list[Result]]:
+    """Return all results, and those of tests that passed when the results were kept."""
+    results = run_minio_functional(url, selection)
+    _tell(result for result in results if result.outcome == "failed")
+    if keeps:
+        write_expected(EXPECTED_OF_MINIO_GO, results)
+    expected = read_expected(EXPECTED_OF_MINIO_GO)
+    ran = {result.test for result in results}
+    if selection:
+        expected = {test: outcome for test, outcome in expected.items() if test in ran}
+    failed = worse(expected, results)
+    for result in failed:
+        print(f"  it passed before: {result.test}")
     return results, failed
 
 
