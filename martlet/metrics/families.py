@@ -37,6 +37,11 @@ FAMILIES: dict[str, tuple[str, Sequence[str], str]] = {
         ("target",),
         "Size of the notifications of this host that are not sent yet.",
     ),
+    "martlet_s3_log_lines": (
+        "gauge",
+        ("result",),
+        "Lines of access logs of buckets that the workers have stored or lost, and failed objects.",
+    ),
     "martlet_ring_info": ("gauge", ("ring", "md5"), "1, with the MD5 of the ring file."),
     "martlet_ring_modified_timestamp_seconds": ("gauge", ("ring",), "Time of the ring file."),
     "martlet_device_usable": ("gauge", ("device",), "1 if the device is mounted, else 0."),

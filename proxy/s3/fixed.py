@@ -25,7 +25,6 @@ _NONE: Mapping[str, str] = {
 #: Sub-resource -> the root of the empty document that says that there is none.
 _EMPTY: Mapping[str, str] = {
     "accelerate": "AccelerateConfiguration",
-    "logging": "BucketLoggingStatus",
 }
 
 

@@ -15,6 +15,7 @@ _AT_LEAST_ONE = (
     "max_upload_part_num",
     "allowable_clock_skew",
 )
+_LEAST_LOGGING_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class S3Options:
         "Accept keys of clients (SSE-C) over connections without TLS; else a request needs "
         "X-Forwarded-Proto: https",
     )
+    logging_dir: str = option(
+        "", "Directory of lines of access logs that are not delivered yet; empty: there are no logs"
+    )
+    logging_interval: float = option(300.0, "From one delivery of access logs to the next", "s")
+    logging_bytes_max: int = option(
+        268435456, "Most bytes of lines in logging_dir; further ones are lost", "bytes"
+    )
     ratelimit_as_client_error: bool = option(
         False, "Answer requests over a rate limit with 429 in place of 503"
     )
@@ -72,5 +80,11 @@ class S3Options:
             raise ValueError("an origin of cors_preflight_allow_origin may have one * only")
         if self.website_domain and self.bucket_namespace != "cluster":
             raise ValueError("website_domain needs bucket_namespace = cluster")
+        if self.logging_dir and not self.logging_dir.startswith("/"):
+            raise ValueError("logging_dir must be an absolute path")
+        if not 0 < self.logging_interval <= 86400:
+            raise ValueError("logging_interval must be above 0 and at most 86400")
+        if self.logging_bytes_max < _LEAST_LOGGING_BYTES:
+            raise ValueError(f"logging_bytes_max must be at least {_LEAST_LOGGING_BYTES}")
         if not self.location:
             raise ValueError("location may not be empty")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from martlet.filters.filter_options import load_filter_options
@@ -26,11 +27,13 @@ from proxy.middleware.large_objects.row_etag import pass_listing
 from proxy.s3 import cors
 from proxy.s3.acl import is_lent
 from proxy.s3.actions import access_of
+from proxy.s3.bucket_logging import AccessLogs
 from proxy.s3.call import Call
 from proxy.s3.claims import bucket_of_path, claim_of, is_for_s3, message_of
 from proxy.s3.copy_object import source_of
 from proxy.s3.encryption import check_encryption
 from proxy.s3.forms import is_form, post_form
+from proxy.s3.log_delivery import LogDelivery
 from proxy.s3.namespace import look_up
 from proxy.s3.object_headers import check_unsupported
 from proxy.s3.operations import Operation, is_copy, operation_of, subresource_of
@@ -58,12 +61,21 @@ class S3Api:
         self._sites = [domain.lower().strip(".") for domain in options.website_domain]
         self._is_cluster_wide = options.bucket_namespace == "cluster"
         self._clock = clock
+        self._logs: AccessLogs | None = None
+        if options.logging_dir:
+            path, most = Path(options.logging_dir), options.logging_bytes_max
+            delivery = LogDelivery(app, path, options.logging_interval, most, clock)
+            self._logs = AccessLogs(delivery, subresource_of, clock)
+
+    def gauges(self) -> dict[tuple[str, ...], float]:
+        """The figures of this process for GET /metrics."""
+        return {} if self._logs is None else self._logs.delivery.gauges()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve requests of the S3 API; pass others on."""
         if not self._is_for_s3(environ):
             return self._pass(environ, start_response)
-        call = None
+        call, code, began = None, "", time.monotonic()
         try:
             domains = [*self._sites, *self._domains]
             address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], domains)
@@ -84,16 +96,20 @@ class S3Api:
                 call = self._new_call(environ, address, message, claim)
                 response = self._respond(call)
         except S3Error as error:
-            response = self._refuse(environ, error)
+            response, code = self._refuse(environ, error), error.code
         except Exception as error:
             log.exception("unhandled error of an S3 request %s", fields(error=error))
-            response = self._refuse(environ, S3Error("InternalError"))
+            code = "InternalError"
+            response = self._refuse(environ, S3Error(code))
         if call is not None and "HTTP_ORIGIN" in environ:
             cors.share(call, response)
         request_id = Request(environ).trans_id
         response.headers["x-amz-request-id"] = request_id
         response.headers["x-amz-id-2"] = request_id
-        return response(environ, start_response)
+        body = response(environ, start_response)
+        if self._logs is None or call is None:
+            return body
+        return self._logs.watch(call, response, code, body, began)
 
     def _is_for_s3(self, environ: Environ) -> bool:
         return (

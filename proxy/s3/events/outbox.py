@@ -23,7 +23,7 @@ import urllib3
 from martlet.log import fields, get_logger
 from martlet.service.disk_calls import DiskStuck, on_disk
 from proxy.s3.events.options import NotificationOptions, Target
-from proxy.s3.events.spool import Spool, SpoolFile
+from proxy.spool import Spool, SpoolFile
 
 log = get_logger("proxy.notifications")
 

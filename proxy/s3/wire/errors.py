@@ -36,6 +36,10 @@ ERRORS: dict[str, tuple[int, str]] = {
         "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
     ),
     "InvalidBucketName": (400, "The name of the bucket is not valid."),
+    "InvalidTargetBucketForLogging": (
+        400,
+        "The target bucket for logging does not exist, or is not owned by you.",
+    ),
     "InvalidBucketState": (409, "The state of the bucket does not allow this."),
     "InvalidChunkSizeError": (
         403,

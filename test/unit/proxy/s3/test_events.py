@@ -18,14 +18,15 @@ from martlet.http.call import call_app
 from martlet.http.environ import NOTIFICATION_TARGETS, S3_WRITE, SOURCE, Environ
 from martlet.http.request import Request
 from martlet.http.response import Response
-from proxy.s3.events import outbox, spool
+from proxy import spool
+from proxy.s3.events import outbox
 from proxy.s3.events.notifications import Notifications, filter_factory
 from proxy.s3.events.options import NotificationOptions, Target
 from proxy.s3.events.outbox import Line, Outbox, Outcome, Webhooks
 from proxy.s3.events.record import Event, record_of
-from proxy.s3.events.spool import Spool, SpoolFile
 from proxy.s3.wire.notification import CREATED, REMOVED, SETTING, Rule, arn_of, xml_of_rules
 from proxy.s3.wire.stored_documents import SYSMETA, headers_of
+from proxy.spool import Spool, SpoolFile
 
 _MOMENT = 1_700_000_000_123_456_789
 

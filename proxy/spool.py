@@ -96,6 +96,14 @@ class SpoolFile:
         line, newline, _ = os.pread(self._descriptor, size, self.offset).partition(b"\n")
         return line + newline if newline else None
 
+    def rest(self) -> list[bytes]:
+        """All lines that are not done, without their ends.
+
+        :raises OSError: the file cannot be read.
+        """
+        data = os.pread(self._descriptor, max(0, self.end - self.offset), self.offset)
+        return data.split(b"\n")[:-1]
+
     def finish(self, line: bytes) -> None:
         """Note that the line of ``peek`` is done. A crash may forget it: it is sent again."""
         self.offset += len(line)
@@ -153,6 +161,21 @@ class Spool:
                 return self._closed[0]
             self._closed.pop(0).remove()
         return active if active is not None and active.peek() is not None else None
+
+    def rotate(self) -> None:
+        """Close the file that is being written, if it has lines."""
+        if self._active is not None and self._active.peek() is not None:
+            self._closed.append(self._active)
+            self._active = None
+
+    def closed(self) -> list[SpoolFile]:
+        """The files that get no further lines."""
+        return list(self._closed)
+
+    def drop(self, file: SpoolFile) -> None:
+        """Remove a closed file, whose lines are all done."""
+        self._closed.remove(file)
+        file.remove()
 
     def adopt(self) -> bool:
         """Take over files of processes that have ended; whether there was one."""
