@@ -1,13 +1,12 @@
 package background
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"martlet/object-server/firstthread"
 )
 
 // Class is an I/O class of ioprio_set(2), by the name that OpenStack Swift uses.
@@ -45,23 +44,12 @@ const (
 	ioprioWhoProcess = 1
 )
 
-// done is the environment variable that says that the process has its priority.
-const done = "MARTLET_PRIORITY_IS_SET"
+// Apply gives the priority to all threads of the process. Both priorities belong to a thread, so the process starts itself
+// again. It does not return then. Only the goroutine of main may call it.
+func Apply(p Priority) error { return firstthread.Restart(p.set) }
 
-// The kernel keeps for each thread which signal it gets when the parent dies, and only that of the first one was set. So the
-// goroutine of main, which calls Apply, stays on that thread.
-func init() { runtime.LockOSThread() }
-
-// Apply gives the priority to all threads of the process. Both priorities belong to a thread, and new threads inherit them.
-// But the runtime has started threads before main. So the process starts itself again, from a thread that has them. It does
-// not return then. Only the goroutine of main may call it.
-func Apply(p Priority) error {
-	if os.Getenv(done) != "" {
-		return os.Unsetenv(done)
-	}
-	if unix.Gettid() != os.Getpid() {
-		return errors.New("the priority is set by another thread than the first one")
-	}
+// set gives the priority to the calling thread.
+func (p Priority) set() error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, p.Nice); err != nil {
 		return fmt.Errorf("nice_priority %d: %w", p.Nice, err)
 	}
@@ -71,9 +59,5 @@ func Apply(p Priority) error {
 			return fmt.Errorf("ionice_class %s, ionice_priority %d: %w", p.Class, p.Level, errno)
 		}
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return unix.Exec(program, os.Args, append(os.Environ(), done+"=1"))
+	return nil
 }

@@ -8,9 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,15 +21,8 @@ func TestMain(m *testing.M) {
 		if _, err := fmt.Sscan(text, &p.Nice, &class, &p.Level); err != nil || p.SetClass(class) != nil {
 			panic(text)
 		}
-		if os.Getenv("TEST_MIGRATE") != "" && os.Getenv(done) == "" {
-			migrate()
-		}
 		if err := Apply(p); err != nil {
 			panic(err)
-		}
-		if os.Getenv("TEST_MIGRATE") != "" {
-			printDeathSignal()
-			return
 		}
 		printThreads()
 		return
@@ -57,60 +48,16 @@ func printThreads() {
 		id, _ := strconv.Atoi(task.Name())
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, id)
 		io, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, ioprioWhoProcess, uintptr(id), 0)
-		fmt.Println(20-nice, io>>ioprioShift, io&7, err, errno, os.Getenv(done) == "")
+		fmt.Println(20-nice, io>>ioprioShift, io&7, err, errno)
 	}
 	end.Done()
-}
-
-// migrate lets the scheduler of Go move this goroutine to another thread than the first one of the process.
-func migrate() {
-	for range 8 {
-		go func() {
-			for {
-				runtime.Gosched()
-			}
-		}()
-	}
-	for range 2_000 {
-		if runtime.Gosched(); unix.Gettid() != os.Getpid() {
-			return
-		}
-	}
-}
-
-// printDeathSignal prints the signal that this process gets when its parent dies.
-func printDeathSignal() {
-	var number int
-	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&number)), 0, 0, 0); err != nil {
-		panic(err)
-	}
-	fmt.Println(unix.Gettid() == os.Getpid(), number)
-}
-
-// A supervisor's death still ends the process: the kernel keeps that signal for each thread, and a thread that calls exec
-// brings its own.
-func TestApplyKeepsTheDeathSignal(t *testing.T) {
-	runtime.LockOSThread() // the signal comes when this thread ends
-	defer runtime.UnlockOSThread()
-	for range 5 {
-		command := exec.Command(os.Args[0])
-		command.Env = append(os.Environ(), "TEST_PRIORITY=19 IOPRIO_CLASS_IDLE 7", "TEST_MIGRATE=1")
-		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		out, err := command.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		if want := fmt.Sprintln(true, int(syscall.SIGKILL)); string(out) != want {
-			t.Fatalf("the process has %q, not %q", out, want)
-		}
-	}
 }
 
 // All threads of the process have the priority, also those that the runtime starts before main.
 func TestApply(t *testing.T) {
 	for text, want := range map[string]string{
-		"19 IOPRIO_CLASS_IDLE 7": "19 3 7 <nil> errno 0 true",
-		"7 ioprio_class_be 5":    "7 2 5 <nil> errno 0 true",
+		"19 IOPRIO_CLASS_IDLE 7": "19 3 7 <nil> errno 0",
+		"7 ioprio_class_be 5":    "7 2 5 <nil> errno 0",
 	} {
 		command := exec.Command(os.Args[0])
 		command.Env = append(os.Environ(), "TEST_PRIORITY="+text)

@@ -32,7 +32,8 @@ GO_LEVELS = {
     "grid/rarely": 0,
     "grid/login": 1,
     "grid": 1,
-    "background": 0,
+    "firstthread": 0,
+    "background": 1,
     "failpoint": 0,
     "reconcache": 0,
     "proof": -1,  # for tests of all the others

@@ -15,7 +15,11 @@ import (
 	"runtime/debug"
 	"strconv"
 	"syscall"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"martlet/object-server/firstthread"
 	"martlet/object-server/server"
 	"martlet/object-server/server/conf"
 	"martlet/object-server/server/metrics"
@@ -128,10 +132,21 @@ func versionText() string {
 // megabytes of garbage in a second. With heapFloor up to 128 MiB of garbage may collect first.
 const heapFloor = 64 << 20
 
+// timerSlack is how much later than it asked the kernel may wake a thread; its default is 50 µs. While the server works, a
+// thread of the runtime looks after the others and sleeps for 20 µs at a time. That took a sixth of the server's CPU.
+const timerSlack = 200 * time.Microsecond
+
+func setTimerSlack() error {
+	return unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack.Nanoseconds()), 0, 0, 0)
+}
+
 // serve runs until a signal asks it to stop; reloader handles other signals.
 func serve(path string, stdout, stderr io.Writer) error {
 	config, err := conf.Read(path)
 	if err != nil {
+		return err
+	}
+	if err := firstthread.Restart(setTimerSlack); err != nil {
 		return err
 	}
 	stop := make(chan os.Signal, 1)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -266,12 +267,32 @@ func TestStartErrorsAreOneSentence(t *testing.T) {
 		{missing.conf, "the devices directory cannot be read"},
 		{"/nonexistent.conf", "no such file"},
 	} {
-		var stdout, stderr bytes.Buffer
-		if status := run([]string{c.conf}, &stdout, &stderr); status != 1 {
+		var stderr bytes.Buffer
+		command := exec.Command(binary, c.conf)
+		command.Stderr = &stderr
+		command.Run()
+		if status := command.ProcessState.ExitCode(); status != 1 {
 			t.Errorf("%s: exit status %d", c.part, status)
 		}
 		if text := stderr.String(); !strings.Contains(text, c.part) || strings.Count(text, "\n") != 1 {
 			t.Errorf("got %q, want %q", text, c.part)
+		}
+	}
+}
+
+func TestEachThreadHasTheTimerSlack(t *testing.T) {
+	p := newHome(t, 0).start()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.Process.Pid))
+	if err != nil || len(tasks) < 3 {
+		t.Fatalf("threads %v: %v", tasks, err)
+	}
+	for _, task := range tasks {
+		slack, err := os.ReadFile("/proc/" + task.Name() + "/timerslack_ns")
+		if errors.Is(err, os.ErrPermission) {
+			t.Skip("only a process with CAP_SYS_NICE sees it")
+		}
+		if want := fmt.Sprintln(timerSlack.Nanoseconds()); string(slack) != want {
+			t.Errorf("a thread has %q (%v), not %q", slack, err, want)
 		}
 	}
 }
