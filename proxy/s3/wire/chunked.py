@@ -194,7 +194,7 @@ class ChunkedSource:
         minio-go ends lines as in the text that is signed, with a newline alone. Then an empty line
         comes, and the signature, or the empty line of the end.
         """
-        lines = []
+        lines: list[bytes] = []
         left = _TRAILER_BYTES_MAX
         is_bare = False
         while line := self._source.readline(left):
@@ -203,13 +203,15 @@ class ChunkedSource:
                 raise S3Error("MalformedTrailerError")
             if line == b"\r\n":
                 if not is_bare:
-                    break
+                    return lines, left
                 is_bare = False
                 continue
             is_bare = not line.endswith(b"\r\n")
             if not line.endswith(b"\n"):
                 raise S3Error("IncompleteBody")
             lines.append(line)
+        if any(not line.endswith(b"\r\n") for line in lines):
+            raise S3Error("IncompleteBody")  # in that form, the last empty line is needed
         return lines, left
 
     def _skip_rest(self, most: int) -> None:

@@ -96,6 +96,13 @@ def test_a_trailer_in_the_form_of_minio_go_without_signatures() -> None:
     assert source.trailers == {"x-amz-checksum-crc32": "AAAAAA=="}
 
 
+def test_that_form_has_an_end() -> None:
+    body = b"0\r\nx-amz-checksum-crc32:AAAAAA==\n\r\n"
+    with pytest.raises(S3Error) as caught:
+        read_all(ChunkedSource(BytesIO(body), None, has_trailer=True))
+    assert caught.value.code == "IncompleteBody"
+
+
 @pytest.mark.parametrize(
     ("order", "code"),
     [
