@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from martlet.filters.filter_options import load_filter_options
@@ -17,7 +18,9 @@ from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.request import Request
 from martlet.http.traced import TRACEPARENT, OpenSpan
 from martlet.tracing.options import ExportOptions
-from martlet.tracing.otel import Tracing
+
+if TYPE_CHECKING:
+    from martlet.tracing.otel import Tracing
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ def filter_factory(
     global_conf: Mapping[str, str], **local_conf: str
 ) -> Callable[[WSGIApp], BackendTracing]:
     """PasteDeploy's entry point."""
+    from martlet.tracing.otel import Tracing  # the library is an optional one
+
     options = load_filter_options(BackendTracingOptions, "backend_tracing", global_conf, local_conf)
     tracing = Tracing(options, sample_ratio=0.0)
     return lambda app: BackendTracing(app, tracing)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from martlet.conf.options import option
@@ -20,7 +20,9 @@ from martlet.http.environ import TRANS_ID, Environ, HeaderList, StartResponse, W
 from martlet.http.traced import traced_requests
 from martlet.http.trans_id import new_trans_id
 from martlet.tracing.options import ExportOptions
-from martlet.tracing.otel import ServedRequest, Tracing
+
+if TYPE_CHECKING:
+    from martlet.tracing.otel import ServedRequest, Tracing
 
 _KINDS = ("account", "container", "object")
 
@@ -134,6 +136,8 @@ def filter_factory(
     global_conf: dict[str, str], **local_conf: str
 ) -> Callable[[WSGIApp], TracingFilter]:
     """PasteDeploy's entry point."""
+    from martlet.tracing.otel import Tracing  # the library is an optional one
+
     options = load_filter_options(TracingOptions, "tracing", global_conf, local_conf)
     callers = PlainHttp(options.traceparent_from, "traceparent_from")
     tracing = Tracing(options, options.sample_ratio)
