@@ -307,7 +307,6 @@ def test_public_buckets(s3: Any, bucket: str, account: Account, cluster: Running
 
 def test_what_is_missing_says_so(cluster: RunningCluster, bucket: str) -> None:
     for method, path in (
-        ("PUT", f"/{bucket}?notification"),
         ("PUT", f"/{bucket}?replication"),
         ("POST", f"/{bucket}/k?restore"),
         ("POST", f"/{bucket}/k?select&select-type=2"),
