@@ -103,7 +103,7 @@ check: $(INSTALLED_FOR_TESTS) ## Python: lint and types
 		test/functional/*.py test/conformance/*.py test/keystone/*.py test/attack/*.py test/nemesis/*.py test/upgrade/*.py packaging/trial/*.py .ci/*.py doc/conf.py
 
 unit: $(INSTALLED_FOR_TESTS) test-tools ## Python: unit tests
-	$(BIN)/pytest -q -n 2 test/unit
+	$(BIN)/pytest -q -n 3 test/unit
 
 coverage: $(INSTALLED_FOR_TESTS) .go-ok test-tools ## unit tests of both languages: a table of how much of each package they run
 	@mkdir -p build/coverage

@@ -18,6 +18,7 @@ from typing import Any
 
 from martlet.log import fields, get_logger
 from martlet.service.child_process import exit_words, start_child
+from martlet.service.forked_child import ForkedChild, Main, fork_child
 from replicator.jobs import Job
 
 log = get_logger("martlet.background")
@@ -34,12 +35,16 @@ class Pauses:
 
 @dataclass
 class JobProcess:
-    """A job with its present process; ``clock`` counts seconds."""
+    """A job with its present process; ``clock`` counts seconds.
+
+    With a ``main``, the function of the job's program, the process is a fork of this one.
+    """
 
     job: Job
     pauses: Pauses
     clock: Callable[[], float] = time.monotonic
-    process: subprocess.Popen[bytes] | None = None
+    main: Main | None = None
+    process: subprocess.Popen[bytes] | ForkedChild | None = None
     state: str = "stopped"
     started: float | None = None  # Unix time
     restarts: int = 0
@@ -53,7 +58,7 @@ class JobProcess:
         if self.state != "stopped":
             self.restarts += 1
         try:
-            self.process = start_child(self.job.command, signal_mask, inherited, own_group=True)
+            self.process = self._new_process(signal_mask, inherited)
         except OSError as error:
             self._died(f"cannot be started: {error}", None)
             return
@@ -65,6 +70,14 @@ class JobProcess:
         elif self.state == "restarting":
             self.state = "running"
             log.info("job restarted %s", fields(job=self.job.name, process=self.process.pid))
+
+    def _new_process(
+        self, signal_mask: Iterable[int], inherited: tuple[int, ...]
+    ) -> subprocess.Popen[bytes] | ForkedChild:
+        """:raises OSError: it cannot be started."""
+        if self.main is None:
+            return start_child(self.job.command, signal_mask, inherited, own_group=True)
+        return fork_child(self.main, self.job.command, signal_mask, inherited)
 
     def look(self, signal_mask: Iterable[int], inherited: tuple[int, ...]) -> bool:
         """Notice a death, and take the next step if it is due; return whether anything changed."""

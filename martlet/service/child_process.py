@@ -37,9 +37,7 @@ def start_child(
 
     def before_exec() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # the parent died before the prctl
-            os._exit(1)
+        die_with(parent)
 
     return subprocess.Popen(
         command,
@@ -50,6 +48,13 @@ def start_child(
         preexec_fn=before_exec,
         process_group=0 if own_group else None,
     )
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this child when its parent dies, even by ``kill -9``."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # the parent died before the prctl
+        os._exit(1)
 
 
 def exit_words(status: int) -> str:

@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 
 #: eventlet reads it when it is imported.
 _NO_RESOLVER = "EVENTLET_NO_GREENDNS"
+_is_done = False
 
 
 def patch_standard_library() -> None:
     """Make blocking calls of the standard library yield to other green threads.
 
-    Entry points call this before they import any other module of martlet.
+    Entry points call this before they import any other module of martlet. In a child of a process
+    that has called it there is nothing left to do.
     """
+    global _is_done
+    if _is_done:
+        return
+    _is_done = True
     os.environ[_NO_RESOLVER] = "yes"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 OBJECT_SERVER = "martlet-object-server"
@@ -35,6 +37,19 @@ def find_script(name: str) -> str:
     if found is None:
         raise ProgramMissing(f"{name} is not installed in {beside.parent} nor in PATH")
     return found
+
+
+def find_main(program: str) -> Callable[[list[str]], int] | None:
+    """The function behind a script of this environment, by its path; None for another program."""
+    script = Path(program)
+    if script.parent != Path(sysconfig.get_path("scripts")):
+        return None
+    ours = importlib.metadata.distribution("martlet").entry_points
+    found = ours.select(group="console_scripts", name=script.name)
+    for entry in found:
+        main: Callable[[list[str]], int] = entry.load()
+        return main
+    return None
 
 
 def find_object_server() -> str:

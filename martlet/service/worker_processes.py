@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from martlet.log import get_logger, separate_request_lines
+from martlet.service.child_process import die_with
 from martlet.service.notify import say_ready
 from martlet.service.reload import WORD, hold_all_signals, take_signals
 
@@ -169,7 +170,7 @@ class _Supervisor:
         self._words[number] = _NOTHING  # clear the state of the previous worker
         pid = os.fork()
         if pid == 0:
-            _die_with(self._parent)
+            die_with(self._parent)
             # Only the parent reloads. A signal to all processes of a service must not end a worker.
             for signal_number in (*_RELOAD_SIGNALS, signal.SIGUSR2):
                 signal.signal(signal_number, signal.SIG_IGN)
@@ -269,13 +270,3 @@ def _kill(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass  # it has just ended
-
-
-def _die_with(parent: int) -> None:
-    """Ask the kernel to end this worker when its parent dies, even by kill -9."""
-    import ctypes
-
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
