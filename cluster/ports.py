@@ -12,6 +12,9 @@ from pathlib import Path
 from cluster.errors import ClusterError
 
 HOST = "127.0.0.1"
+#: Names the port of the proxy.
+PORT_VARIABLE = "MARTLET_PORT"
+PORT_DEFAULT = "8080"
 #: Names the range of the ports that are picked, as LOW-HIGH.
 PORTS_VARIABLE = "MARTLET_PORTS"
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+from cluster.layout import Home
 from ring import preview, tree
 from ring.builder_file import load_builder
 from ring.errors import RingError
@@ -49,7 +50,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action.add_argument("--json", action="store_true", help="as JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, home: Home) -> int:
     """Run the command; return 0, or 2 after a sentence on standard error."""
     try:
         return _show(arguments) if arguments.action == "show" else _plan(arguments)

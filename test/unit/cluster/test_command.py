@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from cluster.command import main
+from cluster.command import COMMANDS, main
 from cluster.ports import HOST, PortPicker
 
 
@@ -27,6 +29,22 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert error.startswith("martlet: ")
     assert error.count("\n") == 1
     return error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_found_by_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: martlet {name} ")
+
+
+def test_a_command_loads_its_own_modules_alone() -> None:
+    script = "import sys; from cluster.command import main; main(['down']); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = ran.stdout.split()
+    assert "cluster.down_command" in loaded
+    assert not {"cluster.up", "cluster.recon.command", "ring.builder"} & set(loaded)
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "80 80", "８０", "9" * 5000])
