@@ -46,6 +46,8 @@ LINEAR_SECONDS ?= 60
 GOFMT_CHECK := unformatted=$$(gofmt -l object-server); if [ -n "$$unformatted" ]; then \
 	echo "gofmt would change: $$unformatted" >&2; exit 1; fi
 
+# Go tests of which the race detector gets a part. `make go-test` runs them whole without it.
+THINNED := RecycledSegments|StateMachine|EqualsModel|OnReplicas|OrderDoesNotMatter|FlippedHeaders
 # Go tests in which the race detector finds nothing and takes ten times as long: one goroutine, or
 # what other tests run as well. `make go-test` runs them without it.
 ONE_GOROUTINE := TestPowerCutsFindLies$$|TestOldAndNewSegments|TestFilter$$|TestPackedIndexIsItsModel|TestMemoryEqualsWalk|TestTombstonesOfManyDays
@@ -156,8 +158,8 @@ go-test: .go-ok test-tools ## Go: tests under the race detector
 	@# All of the engine, which takes seconds without the detector. -count: Go keeps results although
 	@# a page or a golden file has changed, because both are outside of its module.
 	cd object-server && GOGC=400 go test -vet=off -count=1 ./bundle/...
-	@# RecycledSegments: the whole sample, of which the race detector gets a part.
-	cd object-server && GOGC=400 go test -vet=off -count=1 -run 'Page|Golden|Example|RecycledSegments|$(ONE_GOROUTINE)' ./device/... ./cmd/...
+	@# The samples and models of which the race detector gets a part run whole.
+	cd object-server && GOGC=400 go test -vet=off -count=1 -run 'Page|Golden|Example|$(THINNED)|$(ONE_GOROUTINE)' ./device/... ./cmd/...
 
 crash: .go-ok ## Go: states that a power cut may leave (CRASH_STATES=1000000, CRASH_SEED=1)
 	cd object-server && MARTLET_CRASH_STATES=$(CRASH_STATES) MARTLET_CRASH_SEED=$(CRASH_SEED) GOGC=400 \

@@ -45,7 +45,7 @@ func TestCommitDelayServesGroupsOnly(t *testing.T) {
 	}
 	// Without a delay, a writer in one flush cannot be in the next: 20 rounds take 40. A delay gathers all that are
 	// on their way, so they take little more than 20. The bound leaves room for a scheduler that is late.
-	if got := flushes(time.Second); got > each*3/2 {
+	if got := flushes(time.Second / 4); got > each*3/2 {
 		t.Errorf("%d flushes for %d grouped writes", got, writers*each)
 	}
 

@@ -98,7 +98,11 @@ func mendFrom(t *testing.T, peer, d *Device) {
 // again, while it is in use and after a restart.
 func TestFlippedHeadersAreMended(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(400) {
+	seeds := uint64(400)
+	if raceDetector {
+		seeds = 80
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		o := Options{SegmentBytes: 8 << 10, SpillBytes: 5000, compactByHand: true, IndexOnDisk: seed%4 == 1}
 		if seed%3 == 0 {
