@@ -116,7 +116,8 @@ def _kept(environ: Environ) -> dict[str, str]:
     return {k.removeprefix("HTTP_").replace("_", "-"): v for k, v in found.items()}
 
 
-@pytest.mark.parametrize("size", [0, 1, 70_000])
+# Of one byte, the ciphertext is the plain text once in 256 times: 16 bytes are never.
+@pytest.mark.parametrize("size", [0, 16, 70_000])
 def test_the_storage_sees_ciphertext_alone(size: int) -> None:
     bucket, body = Bucket(), b"p" * size
     md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
