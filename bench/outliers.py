@@ -27,7 +27,7 @@ from load import Load, content_of, run
 from own_cluster import must
 from processes import usage
 from release_tree import release_tree
-from releases import Candidate, start
+from releases import Candidate, Measured, start
 
 METADATA_HEADERS = 90
 SPREAD = 64
@@ -39,7 +39,7 @@ class Session:
     """One cluster, and a number that makes the names of each round new."""
 
     def __init__(self, candidate: Candidate) -> None:
-        self.name = str(candidate.tree)
+        self.name = str(candidate.measured.tree)
         self._candidate = candidate
         self._round = 0
 
@@ -229,7 +229,7 @@ def main() -> int:
     given = parser.parse_args()
     trees = given.trees or [Path(__file__).absolute().parent.parent]
     with ExitStack() as stack:
-        sessions = [Session(start(stack, tree)) for tree in trees]
+        sessions = [Session(start(stack, Measured(tree))) for tree in trees]
         rounds: list[list[Figures]] = []
         for _ in range(given.rounds):
             rounds.append([{} for _ in sessions])

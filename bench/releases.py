@@ -7,8 +7,9 @@ Each argument is a source tree in which `make build` was run, or a commit, which
 ``build/releases``. Every tree gets a cluster of its own.
 In each round the clusters write objects, and read them again, one cluster after the other. The
 order changes from round to round. CPU is user and system time of all processes of a cluster, from
-/proc. The table has medians over the rounds. The last column is the median of the ratios to the
-first tree in the same round.
+/proc. The clusters are started anew several times: two processes of one tree may differ by 8 % for
+as long as they live. The table has medians over all rounds. The last column is the median of the
+ratios to the first tree in the same round.
 """
 
 from __future__ import annotations
@@ -33,16 +34,23 @@ STATUSES = {"PUT": 201, "GET": 200}
 
 
 @dataclass
-class Candidate:
-    """A tree with its running cluster, and what was measured: one dict for each round."""
+class Measured:
+    """A tree, and what was measured: for each method one value for each round."""
 
     tree: Path
+    cpu_ms: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    rates: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass
+class Candidate:
+    """The running cluster of a tree."""
+
+    measured: Measured
     home: Path
     port: int
     token: str
     account: str
-    cpu_ms: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-    rates: dict[str, list[float]] = field(default_factory=dict)
 
     def load(self, method: str, prefix: str, numbers: list[int], options: Options) -> Outcome:
         """Send the requests, which must all succeed."""
@@ -57,7 +65,9 @@ class Candidate:
         )
         outcome = run(load, options.clients, 2)
         if outcome.failures:
-            raise SystemExit(f"{self.tree}: {outcome.failures} failed: {outcome.first_failure}")
+            raise SystemExit(
+                f"{self.measured.tree}: {outcome.failures} failed: {outcome.first_failure}"
+            )
         return outcome
 
     def measure(self, method: str, prefix: str, numbers: list[int], options: Options) -> None:
@@ -66,8 +76,9 @@ class Candidate:
         outcome = self.load(method, prefix, numbers, options)
         after = self._cpu_ms()
         spent = {kind: (after[kind] - before[kind]) / len(numbers) for kind in after}
-        self.cpu_ms.setdefault(method, []).append({**spent, "all": sum(spent.values())})
-        self.rates.setdefault(method, []).append(len(numbers) / outcome.seconds)
+        measured = self.measured
+        measured.cpu_ms.setdefault(method, []).append({**spent, "all": sum(spent.values())})
+        measured.rates.setdefault(method, []).append(len(numbers) / outcome.seconds)
 
     def _cpu_ms(self) -> dict[str, float]:
         """By kind of service; those of several nodes are one."""
@@ -83,6 +94,7 @@ class Options:
     """The command line."""
 
     objects: int
+    starts: int
     rounds: int
     size: int
     clients: int
@@ -101,29 +113,32 @@ def main() -> int:
         help="a built source tree or a commit",
     )
     parser.add_argument("--objects", type=int, default=4000, help="in each round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--starts", type=int, default=3, help="of each cluster")
+    parser.add_argument("--rounds", type=int, default=3, help="after each start")
     parser.add_argument("--size", type=int, default=4096, metavar="BYTES", help="of each object")
     parser.add_argument("--clients", type=int, default=32, help="parallel connections")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
-    options = Options(given.objects, given.rounds, given.size, given.clients)
-    with ExitStack() as stack:
-        candidates = [start(stack, tree) for tree in given.trees]
-        for number in range(options.rounds):
-            measure_round(candidates, number, options)
-    print(json.dumps(figures(candidates), indent=2) if given.json else table(candidates, options))
+    options = Options(given.objects, given.starts, given.rounds, given.size, given.clients)
+    trees = [Measured(tree) for tree in given.trees]
+    for _ in range(options.starts):
+        with ExitStack() as stack:
+            candidates = [start(stack, measured) for measured in trees]
+            for number in range(options.rounds):
+                measure_round(candidates, number, options)
+    print(json.dumps(figures(trees), indent=2) if given.json else table(trees, options))
     return 0
 
 
-def start(stack: ExitStack, tree: Path) -> Candidate:
+def start(stack: ExitStack, measured: Measured) -> Candidate:
     """Start the cluster of a tree, and warm it up."""
-    home = stack.enter_context(own_cluster(tree))
+    home = stack.enter_context(own_cluster(measured.tree))
     port = int(json.loads((home / "cluster.json").read_text())["proxy_port"])
     token, account = login(port)
     must(port, "PUT", f"{account}/bench", token, 201)
-    candidate = Candidate(tree, home, port, token, account)
+    candidate = Candidate(measured, home, port, token, account)
     warm = list(range(WARM_UP_OBJECTS))
-    options = Options(0, 0, 4096, 32)
+    options = Options(0, 0, 0, 4096, 32)
     for method in STATUSES:
         candidate.load(method, "/warm-", warm, options)
     return candidate
@@ -140,23 +155,23 @@ def measure_round(candidates: list[Candidate], number: int, options: Options) ->
         random.Random(number).shuffle(numbers)
 
 
-def figures(candidates: list[Candidate]) -> dict[str, dict[str, dict[str, float]]]:
+def figures(trees: list[Measured]) -> dict[str, dict[str, dict[str, float]]]:
     """For each method and row: the value of each tree, and its ratio to the first tree."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    first = candidates[0]
+    first = trees[0]
     for method in STATUSES:
         rows: dict[str, dict[str, float]] = {}
-        kinds = sorted({kind for c in candidates for kind in c.cpu_ms[method][0]})
+        kinds = sorted({kind for c in trees for kind in c.cpu_ms[method][0]})
         for kind in [k for k in kinds if k != "all"] + ["all"]:
             row = rows[f"CPU us, {kind}"] = {}
             bases = [spent.get(kind, 0.0) for spent in first.cpu_ms[method]]
-            for c in candidates:
+            for c in trees:
                 values = [spent.get(kind, 0.0) for spent in c.cpu_ms[method]]
                 row[str(c.tree)] = statistics.median(values) * 1000
                 ratios = [v / b for v, b in zip(values, bases, strict=True) if b]
                 row[f"ratio {c.tree}"] = statistics.median(ratios) if ratios else float("nan")
         row = rows["requests/s"] = {}
-        for c in candidates:
+        for c in trees:
             rates = c.rates[method]
             row[str(c.tree)] = statistics.median(rates)
             row[f"ratio {c.tree}"] = statistics.median(
@@ -166,19 +181,19 @@ def figures(candidates: list[Candidate]) -> dict[str, dict[str, dict[str, float]
     return found
 
 
-def table(candidates: list[Candidate], options: Options) -> str:
+def table(trees: list[Measured], options: Options) -> str:
     """The figures as text."""
     lines = [
-        f"{options.rounds} rounds of {options.objects} objects of {options.size} bytes, "
-        f"{options.clients} clients",
-        *(f"  {i}: {c.tree}" for i, c in enumerate(candidates)),
+        f"{options.starts} starts, {options.rounds} rounds after each of {options.objects} objects "
+        f"of {options.size} bytes, {options.clients} clients",
+        *(f"  {i}: {c.tree}" for i, c in enumerate(trees)),
     ]
-    heads = "".join(f"{i:>10}{'ratio':>8}" for i in range(len(candidates)))
-    for method, rows in figures(candidates).items():
+    heads = "".join(f"{i:>10}{'ratio':>8}" for i in range(len(trees)))
+    for method, rows in figures(trees).items():
         lines += ["", f"{method:<24}{heads}"]
         for name, row in rows.items():
             cells = "".join(
-                f"{row[str(c.tree)]:>10.0f}{row[f'ratio {c.tree}']:>8.2f}" for c in candidates
+                f"{row[str(c.tree)]:>10.0f}{row[f'ratio {c.tree}']:>8.2f}" for c in trees
             )
             lines.append(f"{name:<24}{cells}")
     return "\n".join(lines)
