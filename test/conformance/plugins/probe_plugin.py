@@ -42,7 +42,9 @@ class Server:
         self.programs: list[dict[str, Any]] = CLUSTER["programs"].get(self.server, [])
 
     def conf_files(self, number: int | None = None, **_options: object) -> list[str]:
-        """The paths of the confs."""
+        """The paths of the confs; the reconciler's is for a client in this process, Swift's own."""
+        if self.server == "container-reconciler":
+            return [CLUSTER["etc"] + "/internal-client.conf"]
         return [program["conf"] for _, program in self._chosen(number)]
 
     def launch(self, number: int | None = None) -> list[int]:
