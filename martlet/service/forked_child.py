@@ -59,6 +59,7 @@ def fork_child(
     gc.freeze()  # else the child's collections would write to all objects, and so copy them
     pid = os.fork()
     if pid:
+        os.setpgid(pid, pid)  # here, too: whichever is first, the group is there when it is used
         return ForkedChild(pid)
     status = 1
     try:
@@ -94,7 +95,7 @@ def _become(command: Sequence[str]) -> None:
 def _status_of(main: Main, words: list[str]) -> int:
     """Run the program to its end, as the interpreter does."""
     try:
-        status = main(words)
+        status = main(words) or 0
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
