@@ -11,11 +11,16 @@ Threads are not enough if a library holds a lock of the whole process during a c
 SQLite does. Such a lock is guarded: while a disk is silent, a thread tries to take it. If that
 fails, the process cannot serve any disk, and retires (worker_processes.py).
 
+At the end of the process its threads end first. So the last calls, such as the closing of a
+database, are not cut off. No thread comes back to an interpreter that is half torn down. A disk
+that hangs delays the end by ``END_SECONDS`` at most.
+
 Without the patch (tests, tools) a call is a plain call.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -41,6 +46,8 @@ WATCH_SECONDS = 0.5
 SILENT_SECONDS = 1.0
 #: Longest wait for the guarded lock, seconds. It protects work of microseconds.
 GUARD_SECONDS = 3.0
+#: Longest wait for the running calls at the end of the process, seconds.
+END_SECONDS = 5.0
 
 log = get_logger("martlet.disk_calls")
 
@@ -146,6 +153,7 @@ class _Crew:
         # Locks of threads that wait for a call. The last one is called first: few threads run.
         self._idle: list[Any] = []
         self._threads = 0
+        self._is_ending = False
         self._under_way: set[_Call] = set()
         self._progress = 0.0  # when a call last returned, or the first running one was submitted
         self._probe: _Call | None = None
@@ -192,13 +200,16 @@ class _Crew:
             try:
                 call = self._queue.popleft()
             except IndexError:
+                if self._is_ending:
+                    return
                 self._await_call(bell)
             else:
                 self._make(call)
 
     def _await_call(self, bell: Any) -> None:
         self._idle.append(bell)
-        if self._queue:  # it came before the line above, so it may have found no idle thread
+        # What came before the line above may have found no idle thread.
+        if self._queue or self._is_ending:
             with contextlib.suppress(ValueError):
                 self._idle.remove(bell)
                 return
@@ -224,6 +235,13 @@ class _Crew:
     def silence(self, now: float) -> float:
         """Seconds since a call has returned; 0 if no call is running."""
         return now - self._progress if self._under_way else 0.0
+
+    def end(self) -> None:
+        """Let the threads end after the calls that are queued."""
+        self._is_ending = True
+        while self._idle:
+            with contextlib.suppress(IndexError):  # a thread took its own lock back
+                self._idle.pop().release()
 
     def give_up(self, error: DiskStuck) -> None:
         """Fail the waiting callers. The calls keep their threads until they return."""
@@ -252,9 +270,11 @@ class _Calls:
         self._crews: dict[str, _Crew] = {}
         self._guard = _Crew("lock of the process", 1, _guarded, self) if _guarded else None
         self._is_watching = False
+        self._threads: list[Any] = []
         self._done: deque[tuple[_Crew, _Call]] = deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         hubs.get_hub().add("read", self._bell, self._deliver, _ignore, _ignore)
+        atexit.register(self._end)
 
     def run(self, disk: str, function: Callable[[], Any]) -> Any:
         """Return the result of ``function``, called in one of the disk's threads."""
@@ -296,7 +316,20 @@ class _Calls:
             self._is_here.yes = True
             work()
 
-        self._native.Thread(target=run, name=name, daemon=True).start()
+        thread = self._native.Thread(target=run, name=name, daemon=True)
+        self._threads = [old for old in self._threads if old.is_alive()]
+        self._threads.append(thread)
+        thread.start()
+
+    def _end(self) -> None:
+        """Await the threads, at the end of the process."""
+        if self.pid != os.getpid():  # a fork, which has none of them
+            return
+        for crew in self._crews.values():
+            crew.end()
+        deadline = time.monotonic() + END_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def hand_back(self, crew: _Crew, call: _Call) -> None:
         """Queue a returned call, in a native thread. One wake-up delivers all queued calls."""

@@ -180,7 +180,35 @@ while outcome(on_disk, "/d2", write_locked, "/d2") != "written":
 """
 
 
-@pytest.mark.parametrize("script", [CALLS, FEW_THREADS, HANG, FIRST, SLOW, ALL_SLOW, GUARD])
+END = """
+# The last call is made whole, and no thread is left, before the interpreter is torn down.
+import atexit, os, sys
+running, done = native.Event(), []
+
+def close():
+    running.set()
+    original("time").sleep(0.2)
+    done.append("closed")
+
+def check():
+    sys.stdout.flush()
+    left = len(os.listdir("/proc/self/task")) - 1
+    if done != ["closed"] or left:
+        print(done, "threads left:", left, file=sys.stderr)
+        os._exit(1)
+
+atexit.register(check)  # functions for the end run in reverse order, so this one is the last
+release = native.Event()
+waiting = [eventlet.spawn(on_disk, disk, release.wait, 20) for disk in ("/d1", "/d2") * 2]
+eventlet.sleep(0)
+release.set()
+assert all(thread.wait() for thread in waiting)
+on_disk_later("/d1", close)
+assert running.wait(10)
+"""
+
+
+@pytest.mark.parametrize("script", [CALLS, FEW_THREADS, HANG, FIRST, SLOW, ALL_SLOW, GUARD, END])
 def test_under_eventlet(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + script + "print('passed')"],
