@@ -170,7 +170,7 @@ func (x *devicePass) conclude(ctx context.Context, all []*replicas) {
 // peers promise to keep what they have.
 func (x *devicePass) giveBack(ctx context.Context, p *replicas) {
 	at := p.peers[0].has
-	if now, err := x.config.Rings.Object(x.policy); err != nil || now != x.ring {
+	if now, err := x.config.Rings.Intact(x.policy); err != nil || now != x.ring {
 		return
 	}
 	for _, peer := range p.peers {

@@ -212,3 +212,50 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A damaged file must not stop the work by the ring that was read before, and is told once, not at each look.
+func TestADamagedFileLeavesTheRingInUse(t *testing.T) {
+	files := Files{Directory: t.TempDir()}
+	path := filepath.Join(files.Directory, "object.ring.gz")
+	good, err := os.ReadFile(filepath.Join(goldenFolder, "object.ring.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(content []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(good[:100])
+	for range 2 {
+		if found, err := files.Object(0); found != nil || err == nil {
+			t.Fatalf("a ring %v, error %v of a damaged file", found, err)
+		}
+	}
+	write(good)
+	before, err := files.Object(0)
+	if before == nil || err != nil {
+		t.Fatal(before, err)
+	}
+	write(good[:200])
+	devices := 0
+	look := func() error {
+		return files.Each([]int{0}, func(*Device) bool { return true }, func(*Ring, int, *Device) { devices++ })
+	}
+	if err := look(); err == nil || devices == 0 {
+		t.Fatalf("%d devices, error %v", devices, err)
+	}
+	if err := look(); err != nil {
+		t.Fatalf("told again: %v", err)
+	}
+	for range 2 {
+		if _, err := files.Intact(0); err == nil {
+			t.Fatal("the ring from before counts as intact")
+		}
+	}
+	write(good)
+	if found, err := files.Intact(0); found == before || err != nil {
+		t.Fatalf("the good file is not read: %v", err)
+	}
+}

@@ -70,7 +70,7 @@ func (r *Relinker) Take(step string, policies []int, names []string) (*Answer, e
 		if policies != nil && !slices.Contains(policies, policy) {
 			continue
 		}
-		current, err := r.rings.Object(policy)
+		current, err := r.rings.Intact(policy)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (a *Answer) add(name string, policy int, set func(*Device)) {
 func (r *Relinker) Prepare(d *device.Device, path string) {
 	known := d.Progress()
 	for policy := range r.policies {
-		current, err := r.rings.Object(policy)
+		current, err := r.rings.Intact(policy)
 		p, isKnown := known[policy]
 		switch {
 		case err != nil || current == nil:
