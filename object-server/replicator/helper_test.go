@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,10 +68,17 @@ func newCluster(t testing.TB, hosts int) *cluster {
 	return c
 }
 
+// lastPort counts on from a random port, so that no two hosts get the same one.
+var lastPort = func() *atomic.Int32 {
+	var port atomic.Int32
+	port.Store(rand.Int32N(20_000))
+	return &port
+}()
+
 // freePort finds a port that no outgoing connection gets while the host that has it is down.
 func freePort(t testing.TB) int {
 	for range 1000 {
-		port := 10_000 + rand.IntN(20_000)
+		port := 10_000 + int(lastPort.Add(1)%20_000)
 		if listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			check(t, listener.Close())
 			return port
