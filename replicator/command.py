@@ -76,21 +76,17 @@ def run(argv: list[str] | None, kind: str, open_database: OpenDatabase) -> int:
         print(f"martlet-{kind}-replicator: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        from martlet.service.worker_processes import supervise
+        from replicator.job_command import run_until_stopped
 
-        return supervise(1, lambda number: _run_forever(passes))
+        return run_until_stopped(
+            passes,
+            lambda: load_passes(arguments.conf, kind, open_database),
+            lambda loaded: loaded.run_forever(),
+        )
     figures = passes.run_once(Selection(arguments.devices, arguments.partitions))
     if arguments.json:
         print(json.dumps(figures.as_dict()))
     return 1 if figures.failures or figures.partly else 0
-
-
-def _run_forever(passes: Passes) -> None:
-    """Run the passes in a worker, which is replaced if a disk blocks it."""
-    from martlet.service.server import use_own_poller
-
-    use_own_poller()
-    passes.run_forever()
 
 
 def load_passes(conf_path: Path, kind: str, open_database: OpenDatabase) -> Passes:

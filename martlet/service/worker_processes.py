@@ -48,6 +48,10 @@ class _Place(NamedTuple):
         os.kill(self.parent, WORD)
 
 
+class ReloadRefused(Exception):
+    """The conf cannot be used: a sentence."""
+
+
 @dataclass
 class Renewal:
     """The steps of a reload, and the workers from before it that still serve."""
@@ -114,13 +118,18 @@ def say_serving() -> None:
 
 class _Supervisor:
     def __init__(
-        self, count: int, work: Callable[[int], None], renewal: Renewal | None = None
+        self,
+        count: int,
+        work: Callable[[int], None],
+        renewal: Renewal | None = None,
+        new_work: Callable[[], Callable[[int], None]] | None = None,
     ) -> None:
         from eventlet.patcher import original
 
         # Their green versions wake up a hundred times a second.
         self._wait, self._sleep = original("os").wait, original("time").sleep
         self._work = work
+        self._new_work = new_work
         self._parent = os.getpid()
         self._words = mmap.mmap(-1, max(1, count))
         self._workers: dict[int, int] = {}  # number by process id; without those that retired
@@ -208,13 +217,31 @@ class _Supervisor:
                 _kill(pid, WORD)
 
     def _want_reload(self, number: int, frame: object) -> None:
-        if self._renewal is None:
+        if self._renewal is None and self._new_work is None:
             self._wonder(number, frame)
             return
+        if self._is_stopping:
+            return
         log.info("reload signal=%s", signal.Signals(number).name)
+        if self._new_work is not None:
+            self._replace_workers(self._new_work)
+            return
         self._is_reload_wanted = True
         if self._check is None and not self._is_stopping:
             self._start_check()
+
+    def _replace_workers(self, new_work: Callable[[], Callable[[int], None]]) -> None:
+        """Load the work anew, and give it to new workers; the old ones end at any step."""
+        try:
+            self._work = new_work()
+        except ReloadRefused as error:
+            log.error("reload refused, the work goes on with the old conf: %s", error)
+            return
+        workers, self._workers = self._workers, {}
+        for pid, place in workers.items():
+            self._old.add(pid)
+            _kill(pid, signal.SIGTERM)
+            self._spawn(place)
 
     def _start_check(self) -> None:
         self._is_reload_wanted = False
@@ -256,13 +283,21 @@ class _Supervisor:
         signal.alarm(int(GRACE_SECONDS) + 1)
 
 
-def supervise(count: int, work: Callable[[int], None], renewal: Renewal | None = None) -> int:
+def supervise(
+    count: int,
+    work: Callable[[int], None],
+    renewal: Renewal | None = None,
+    new_work: Callable[[], Callable[[int], None]] | None = None,
+) -> int:
     """Fork ``count`` workers, numbered from 0, and replace those that die, until a stop signal.
 
     With a ``renewal`` SIGHUP and SIGUSR1 reload the service. With no workers of its own it ends,
     with status 1, when the old workers have ended.
+
+    With ``new_work``, for work that may be killed at any step, these signals replace the workers:
+    it reads the conf and returns their work, or raises ReloadRefused.
     """
-    return _Supervisor(count, work, renewal).run(count)
+    return _Supervisor(count, work, renewal, new_work).run(count)
 
 
 def _kill(pid: int, number: int) -> None:

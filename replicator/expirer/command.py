@@ -47,15 +47,18 @@ def main(argv: list[str] | None = None) -> int:
     from martlet.conf.options import ConfigError
     from ring.errors import RingError
 
+    def load() -> Expirer:
+        return load_expirer(arguments.conf, arguments.processes, arguments.process)
+
     try:
-        expirer = load_expirer(arguments.conf, arguments.processes, arguments.process)
+        expirer = load()
     except (ConfigError, RingError, ValueError, OSError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        from martlet.service.worker_processes import supervise
+        from replicator.job_command import run_until_stopped
 
-        return supervise(1, lambda number: _run_forever(expirer))
+        return run_until_stopped(expirer, load, lambda loaded: loaded.run_forever())
     return run_once(expirer, arguments.json)
 
 
@@ -87,14 +90,6 @@ def run_once(expirer: Expirer, as_json: bool = False) -> int:
     if as_json:
         print(json.dumps(figures.as_dict()))
     return 1 if figures.failed or figures.unread else 0
-
-
-def _run_forever(expirer: Expirer) -> None:
-    """Run the passes in a worker."""
-    from martlet.service.server import use_own_poller
-
-    use_own_poller()
-    expirer.run_forever()
 
 
 def load_expirer(

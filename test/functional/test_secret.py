@@ -26,13 +26,15 @@ from martlet.grid.secrets import Secrets
 from martlet.http.backend_client import BackendClient, BackendError, ConnectError
 
 REFUSED = 0
+JOBS = ("account.replicator", "container.replicator", "container.sharder", "object.expirer")
 NEW = "the-new-secret-of-this-cluster-0123456789"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """A cluster whose secret the tests change."""
-    running = RunningCluster(tmp_path_factory.mktemp("secret")).start().await_writes()
+    running = RunningCluster(tmp_path_factory.mktemp("secret"), background=True)
+    running.start().await_writes()
     yield running
     assert running.stop() == 0, "".join(running.output)
 
@@ -144,9 +146,26 @@ def test_the_secret_changes_while_a_client_writes(cluster: RunningCluster, conf:
         reload_each(old, False, uploader)
     assert not uploader.failures
     assert_nothing_is_lost(account, uploader)
+    assert_jobs_take_it_up(cluster)
     for port in ports.values():
         assert knows(port, NEW)
         assert not knows(port, old)
+
+
+def assert_jobs_take_it_up(cluster: RunningCluster) -> None:
+    """Reload the background jobs: their next passes reach all servers."""
+    log = cluster.home / "logs" / "background.log"
+    before = log.stat().st_size
+    os.kill(cluster.pid_of("background"), signal.SIGHUP)
+
+    def has_passed(job: str) -> bool:
+        rest = log.read_bytes()[before:].decode()
+        lines = re.split(r"(?m)martlet\.background\[\d+\] reload$", rest)[-1].splitlines()
+        passes = [line for line in lines if f" martlet.{job}[" in line and " pass done " in line]
+        return any(not re.search(r" (failures|failed|unread)=[1-9]", line) for line in passes)
+
+    for job in JOBS:
+        await_true(partial(has_passed, job), f"a pass of {job}")
 
 
 def asks_for_checksums(port: int, secret: str) -> bool:
