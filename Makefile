@@ -198,8 +198,8 @@ release: $(INSTALLED_FOR_TESTS) .go-ok ## all files of a release, with checksums
 units: ## check the systemd units
 	.ci/check-units
 
-try-install: release ## doc/install.md by the page, on three hosts with systemd, their units and a Prometheus (root, Debian)
-	for then in units prometheus; do \
+try-install: release ## doc/install.md and the runbooks by their pages, on hosts with systemd; units, a Prometheus (root, Debian)
+	for then in units prometheus runbooks; do \
 		TRY_THEN=packaging/trial/$$then packaging/try-install build/release/martlet_$(VERSION)_*.deb || exit; done
 
 ansible: $(ANSIBLE_INSTALLED) ## lint and syntax of the Ansible role

@@ -2,12 +2,14 @@
 #   trial_begin "$0" "$@"    runs the program again in namespaces that end with it
 #   trial_hosts a b c d      boots them as 192.0.2.11, .12, …; this program is 192.0.2.9
 #   on HOST COMMAND          by ssh, as root in /root; each COMMAND does it on ${hosts[@]}
+#   trial_lose_system HOST   its system disk dies: the host boots with a new one, and its disks as they are
 #   under_load COMMAND...    does it while clients write and read through the haproxy of the first host,
 #                            with the key and the certificate in $key and $certificate; $load_failed is
 #                            1 if a request failed, and the journals of ${hosts[@]} are asked why
 # They need root, systemd-container and mmdebstrap. TRIAL_BASE is the root file system that they
-# share, made at the first use: Debian 12, with the packages of doc/install.md in the cache of apt.
-# The hosts reach no other network.
+# share, made at the first use: Debian 12, with the packages of the pages in the cache of apt. Remove
+# it when this list changes.
+# The hosts reach no other network. Each has an empty disk, /dev/sdb, and a spare one, /dev/sdc.
 
 TRIAL_BASE=${TRIAL_BASE:-/var/tmp/martlet-trial/bookworm}
 trial=/tmp/martlet-trial
@@ -27,7 +29,7 @@ trial_base() {
     mmdebstrap --quiet --variant=minbase --skip=cleanup/apt \
         --include=systemd-sysv,dbus,iproute2,openssh-server,ca-certificates,procps,curl,apt-utils,python3-apt \
         --customize-hook='chroot "$1" apt-get install -qq -y --download-only adduser chrony haproxy \
-            memcached netbase nftables openssl python3 xfsprogs' \
+            memcached netbase nftables openssl python3 sqlite3 xfsprogs' \
         bookworm "$TRIAL_BASE.new"
     mv "$TRIAL_BASE.new" "$TRIAL_BASE"
 }
@@ -44,15 +46,31 @@ trial_hosts() {
     for host in "$@"; do
         number=$((number + 1))
         echo "192.0.2.$number" >"$trial/$host.address"
-        trial_boot "$host" "192.0.2.$number"
+        trial_build "$host" "192.0.2.$number"
+        trial_boot "$host"
     done
     for host in "$@"; do
         trial_await_boot "$host"
     done
 }
 
-trial_boot() {  # HOST ADDRESS
-    local dir=$trial/$1 disk
+trial_build() {  # HOST ADDRESS
+    local dir=$trial/$1 name
+    mkdir -p "$dir"
+    for name in disk spare; do
+        truncate -s 2G "$dir/$name"
+        losetup --find --show "$dir/$name" | tee "$dir/$name.device" >>"$trial/disks"
+    done
+    ip netns add "$1" && ip link add "to-$1" type veth peer name eth0 netns "$1"
+    ip link set "to-$1" master lan up
+    ip -n "$1" link set lo up
+    ip -n "$1" addr add "$2/24" dev eth0
+    ip -n "$1" link set eth0 up
+}
+
+trial_boot() {  # HOST
+    local dir=$trial/$1 disk spare
+    disk=$(cat "$dir/disk.device") spare=$(cat "$dir/spare.device")
     mkdir -p "$dir"/{upper,work,root}
     mount -t overlay overlay "$dir/root" \
         -o "lowerdir=$TRIAL_BASE,upperdir=$dir/upper,workdir=$dir/work"
@@ -63,20 +81,25 @@ trial_boot() {  # HOST ADDRESS
     cp "$trial/id_ed25519" "$dir/root/root/.ssh/"
     cp "$trial/id_ed25519.pub" "$dir/root/root/.ssh/authorized_keys"
     cp "$trial/ssh_config" "$dir/root/root/.ssh/config"
-    truncate -s 2G "$dir/disk"
-    disk=$(losetup --find --show "$dir/disk")
-    echo "$disk" >>"$trial/disks"
-    ip netns add "$1" && ip link add "to-$1" type veth peer name eth0 netns "$1"
-    ip link set "to-$1" master lan up
-    ip -n "$1" link set lo up
-    ip -n "$1" addr add "$2/24" dev eth0
-    ip -n "$1" link set eth0 up
     # No machined and no scope of a systemd of this machine: it may have none.
     systemd-nspawn --quiet --register=no --keep-unit --boot --machine="$1" --directory="$dir/root" \
         --network-namespace-path="/run/netns/$1" --capability=CAP_NET_ADMIN \
         --console=pipe --link-journal=no \
-        --bind="$disk:/dev/sdb" --bind="$disk" --bind=/dev/loop-control \
-        </dev/null >"$dir/console" 2>&1 &
+        --bind="$disk:/dev/sdb" --bind="$disk" --bind="$spare:/dev/sdc" --bind="$spare" \
+        --bind=/dev/loop-control </dev/null >"$dir/console" 2>&1 &
+    echo $! >"$dir/pid"
+}
+
+trial_lose_system() {  # HOST
+    local dir=$trial/$1 pid
+    pid=$(cat "$dir/pid")
+    kill -KILL "$(pgrep -P "$pid")"  # its first process, and with it all others
+    wait "$pid" || true
+    umount "$dir/root"
+    rm -r "$dir"/{upper,work}
+    rm -f "$trial/known_hosts"
+    trial_boot "$1"
+    trial_await_boot "$1"
 }
 
 trial_await_boot() {  # HOST
