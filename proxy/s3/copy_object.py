@@ -14,11 +14,11 @@ from proxy.middleware.subrequest import Answered, read_body
 from proxy.s3.acl import object_acl_of_header
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import check_done, condition_of
+from proxy.s3.copied_checksum import CopiedChecksum
 from proxy.s3.customer_keys import Place
 from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.lock_headers import lock_headers
 from proxy.s3.object_headers import (
-    CHECKSUM,
     ETAG,
     REDIRECT,
     TAGGING,
@@ -34,6 +34,7 @@ from proxy.s3.tagging import tagging_of_copy
 from proxy.s3.wire.acl import OBJECT_ACL
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.part_checksums import type_of
 from proxy.s3.wire.times import parse_http_date, xml_time
 from proxy.s3.wire.xml_out import Document
 
@@ -149,13 +150,13 @@ def copy_object(call: Call) -> Response:
         headers.setdefault("content-type", "binary/octet-stream")
     elif "content-type" in found:
         headers["content-type"] = found["content-type"]
-    if found.get(ETAG):
-        headers[CHECKSUM] = ""
+    checksum = CopiedChecksum(call, found)
+    headers |= checksum.headers()
     headers |= tagging_of_copy(call.headers, found) | {OBJECT_ACL: "", **acl}
     headers |= lock_headers(call)
-    if keys.differ:
+    if keys.differ or checksum.is_new:
         at = Place(source.bucket, source.key, source.query)
-        answer = rewrite(call, at, (call.bucket, call.key), headers, keys.copy)
+        answer = rewrite(call, at, (call.bucket, call.key), headers, keys.copy, checksum)
     else:
         environ = call.request("PUT", call.bucket, call.key, query=source.query, headers=headers)
         status, given, chunks = call.send(environ)
@@ -163,19 +164,23 @@ def copy_object(call: Call) -> Response:
     check_done(answer, headers)
     if not answer.is_success:
         raise call.refusal(answer, "PUT", call.bucket, call.key)
-    response = copy_result("CopyObjectResult", answer, source)
+    response = copy_result("CopyObjectResult", answer, source, checksum.stored)
     response.headers.update(keys.shown())
     size = int(found.get("content-length", "0"))
     response.headers.update(expiration_of_new(call, size, headers[TAGGING]))
     return response
 
 
-def copy_result(root: str, answer: Answered, source: Source) -> Response:
-    """The answer of a copy."""
+def copy_result(root: str, answer: Answered, source: Source, checksum: str = "") -> Response:
+    """The answer of a copy; ``checksum`` is the stored one."""
     modified = parse_http_date(answer.headers.get("last-modified", "")) or 0.0
     document = Document(root)
     document.text("LastModified", xml_time(modified))
     document.text("ETag", quoted(s3_etag(Headers({"etag": answer.headers["etag"]}))))
+    if checksum:
+        algorithm, _, value = checksum.partition("=")
+        document.text(f"Checksum{algorithm.upper()}", value)
+        document.text("ChecksumType", type_of(value))
     shown = {}
     if "x-object-version-id" in answer.headers:
         shown["x-amz-version-id"] = answer.headers["x-object-version-id"]

@@ -15,6 +15,7 @@ from martlet.http.headers import Headers
 from proxy.middleware.body_reader import BodyReader
 from proxy.middleware.subrequest import Answered, close_body, read_body
 from proxy.s3.call import Call
+from proxy.s3.copied_checksum import CopiedChecksum
 from proxy.s3.customer_keys import SEALED, Place, Sealing, check_key, customer_key, opened
 from proxy.s3.encryption import shown_encryption
 from proxy.s3.object_headers import CHECKSUM, STORED
@@ -63,12 +64,14 @@ def rewrite(
     target: tuple[str, str],
     headers: Mapping[str, str],
     key: CustomerKey | None,
+    checksum: CopiedChecksum | None = None,
 ) -> Answered:
     """Copy an object, or a range of it, through the proxy.
 
     :param target: the container and the name of the copy.
     :param headers: of a copy by the pipeline.
     :param key: of the copy.
+    :param checksum: of the copy; None for a part of an upload.
     :raises S3Error: the source cannot be read.
     """
     ranged = {"range": headers["range"]} if "range" in headers else {}
@@ -89,7 +92,8 @@ def rewrite(
         write = call.request("PUT", *target, headers=sent)
         write["CONTENT_LENGTH"] = str(found.get("content-length", ""))
         reader = BodyReader(body)
-        write["wsgi.input"] = sealing.body(reader, None, None) if sealing else reader
+        plain = checksum.sum_of(reader, write) if checksum else reader
+        write["wsgi.input"] = sealing.body(plain, None, None) if sealing else plain
         status, given, answer = call.send(write)
         return Answered(status, given, read_body(answer))
     finally:

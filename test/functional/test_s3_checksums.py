@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import zlib
 from typing import Any
@@ -123,3 +124,58 @@ def test_attributes_of_an_object_in_one_part(s3: Any, at: dict[str, str]) -> Non
     assert "ObjectParts" not in found
     missing = {"Bucket": at["Bucket"], "Key": "absent", "ObjectAttributes": ["ETag"]}
     assert refused(s3.get_object_attributes, **missing) == "NoSuchKey"
+
+
+def crc32(body: bytes) -> str:
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+
+
+def shown(s3: Any, at: dict[str, str]) -> dict[str, str]:
+    """The checksums that a HEAD shows."""
+    answer = s3.head_object(**at, ChecksumMode="ENABLED")
+    return {name: value for name, value in answer.items() if name.startswith("Checksum")}
+
+
+def copied(s3: Any, at: dict[str, str], **arguments: str) -> dict[str, str]:
+    """Copy the object; the checksums in the answer, which are those of the copy."""
+    there = {**at, "Key": "copy"}
+    answer = s3.copy_object(**there, CopySource=f"{at['Bucket']}/{at['Key']}", **arguments)
+    result = answer["CopyObjectResult"]
+    sums = {name: value for name, value in result.items() if name.startswith("Checksum")}
+    assert shown(s3, there) == sums
+    assert s3.get_object(**there)["Body"].read() == s3.get_object(**at)["Body"].read()
+    return sums
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 100_000], ids=["empty", "full"])
+def test_a_copy_has_the_checksum_of_its_source_or_a_new_one(
+    s3: Any, at: dict[str, str], body: bytes
+) -> None:
+    s3.put_object(**at, Body=body, ChecksumAlgorithm="CRC32", Metadata={"a": "1"})
+    own = {"ChecksumCRC32": crc32(body), "ChecksumType": "FULL_OBJECT"}
+    sha256 = base64.b64encode(hashlib.sha256(body).digest()).decode()
+    new = {"ChecksumSHA256": sha256, "ChecksumType": "FULL_OBJECT"}
+    assert copied(s3, at) == own
+    assert copied(s3, at, ChecksumAlgorithm="CRC32") == own
+    assert copied(s3, at, ChecksumAlgorithm="SHA256") == new
+    assert s3.head_object(**at | {"Key": "copy"})["Metadata"] == {"a": "1"}
+    for algorithm, sums in (("CRC32", own), ("SHA256", new)):
+        wanted = {"MetadataDirective": "REPLACE", "ChecksumAlgorithm": algorithm}
+        assert copied(s3, at, **wanted) == sums
+        assert s3.head_object(**at | {"Key": "copy"})["Metadata"] == {}
+    s3.put_object(**at, Body=body)
+    assert copied(s3, at) == {}
+    assert copied(s3, at, ChecksumAlgorithm="SHA256") == new
+    there = {**at, "Key": "copy", "CopySource": f"{at['Bucket']}/k"}
+    assert refused(s3.copy_object, **there, ChecksumAlgorithm="MD5") == "InvalidRequest"
+
+
+@pytest.mark.parametrize("of_type", ["COMPOSITE", "FULL_OBJECT"])
+def test_a_copy_of_parts_has_no_checksum_of_parts(
+    s3: Any, at: dict[str, str], of_type: str
+) -> None:
+    begun = begin(s3, at, ChecksumAlgorithm="CRC32", ChecksumType=of_type)
+    s3.complete_multipart_upload(**begun)
+    whole = {"ChecksumCRC32": crc32(b"".join(BODIES)), "ChecksumType": "FULL_OBJECT"}
+    assert copied(s3, at) == (whole if of_type == "FULL_OBJECT" else {})
+    assert copied(s3, at, ChecksumAlgorithm="CRC32") == whole

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checksum of a copy: that of the source, or one of the algorithm that the client names.
+
+A checksum that is made of the parts' checksums is not one of the copy, which has no parts.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import MutableMapping
+from typing import Protocol
+
+from martlet.http.environ import UPDATE_FOOTERS, Environ
+from martlet.http.headers import Headers, environ_key
+from proxy.s3.call import Call
+from proxy.s3.object_headers import CHECKSUM
+from proxy.s3.wire.checksums import ALGORITHMS, wanted_algorithm
+from proxy.s3.wire.part_checksums import FULL, type_of
+
+
+class _Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to ``size`` bytes."""
+
+
+class SummedBody:
+    """``wsgi.input`` of a write: a body whose checksum is known when it was read."""
+
+    def __init__(self, body: _Readable, algorithm: str) -> None:
+        self._body = body
+        self._digest = ALGORITHMS[algorithm]()
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes, or all; none at the end."""
+        data = self._body.read(size)
+        self._digest.update(data)
+        return data
+
+    @property
+    def checksum(self) -> str:
+        """The base64 of the sum of what was read."""
+        return base64.b64encode(self._digest.digest()).decode("ascii")
+
+
+class CopiedChecksum:
+    """The checksum of one copy; ``stored`` is its stored form, empty if there is none.
+
+    With ``is_new`` it is computed while the body is written, by ``sum_of``.
+    """
+
+    def __init__(self, call: Call, found: Headers) -> None:
+        """``found`` are the stored headers of the source.
+
+        :raises S3Error: the algorithm is unknown.
+        """
+        kept = str(found.get(CHECKSUM, ""))
+        algorithm, _, value = kept.partition("=")
+        self.stored = kept if type_of(value) == FULL else ""
+        self._algorithm = wanted_algorithm(call.headers) or algorithm
+        self.is_new = "x-amz-checksum-algorithm" in call.headers and (
+            not self.stored or self._algorithm != algorithm
+        )
+        if self.is_new:
+            self.stored = ""
+
+    def headers(self) -> dict[str, str]:
+        """The header of a copy. Without it, some ways to copy take that of the source along."""
+        return {CHECKSUM: self.stored}
+
+    def sum_of(self, body: _Readable, write: Environ) -> _Readable:
+        """The body for a write, which stores the new checksum, if there is to be one."""
+        if not self.is_new:
+            return body
+        summed = SummedBody(body, self._algorithm)
+        if write["CONTENT_LENGTH"] == "0":  # a write of no bytes does not read its body
+            self._note(summed)
+            write[environ_key(CHECKSUM)] = self.stored
+            return summed
+
+        def add(footers: MutableMapping[str, str]) -> None:
+            self._note(summed)
+            footers[CHECKSUM] = self.stored
+
+        write[UPDATE_FOOTERS] = add
+        return summed
+
+    def _note(self, summed: SummedBody) -> None:
+        self.stored = f"{self._algorithm}={summed.checksum}"
