@@ -36,10 +36,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        try:
-            reconciler.run_forever()
-        except KeyboardInterrupt:
-            return 0
+        from storage.reloadable_job import run_until_stopped
+
+        return run_until_stopped(
+            reconciler, lambda: load_reconciler(arguments.conf), lambda loaded: loaded.run_forever()
+        )
     return run_once(reconciler)
 
 

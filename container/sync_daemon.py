@@ -40,18 +40,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        from martlet.service.worker_processes import supervise
+        from storage.reloadable_job import run_until_stopped
 
-        return supervise(1, lambda number: _run_forever(daemon))
+        return run_until_stopped(
+            daemon, lambda: load_daemon(arguments.conf), lambda loaded: loaded.run_forever()
+        )
     return 1 if daemon.run_once() else 0
-
-
-def _run_forever(daemon: ContainerSync) -> None:
-    """Run the daemon in a worker, which is replaced if a disk blocks it."""
-    from martlet.service.server import use_own_poller
-
-    use_own_poller()
-    daemon.run_forever()
 
 
 def load_daemon(conf_path: Path) -> ContainerSync:

@@ -76,7 +76,7 @@ def run(argv: list[str] | None, kind: str, open_database: OpenDatabase) -> int:
         print(f"martlet-{kind}-replicator: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        from replicator.job_command import run_until_stopped
+        from storage.reloadable_job import run_until_stopped
 
         return run_until_stopped(
             passes,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of the auditors, the reaper and the sharder; the runs of every job."""
+"""The command line of the auditors, the reaper and the sharder, and their runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from martlet.log import get_logger
 from replicator.job_arguments import add_devices, job_parser, parse_job
-
-Loaded = TypeVar("Loaded")
 
 
 class JobFigures(Protocol):
@@ -65,6 +63,8 @@ def run(arguments: Any, name: str, load: Callable[[Path], DatabaseJob]) -> int:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
+        from storage.reloadable_job import run_until_stopped
+
         return run_until_stopped(
             job, lambda: load(arguments.conf), lambda loaded: _run_forever(loaded, name)
         )
@@ -72,36 +72,6 @@ def run(arguments: Any, name: str, load: Callable[[Path], DatabaseJob]) -> int:
     if arguments.json:
         print(json.dumps(figures.as_dict()))
     return 1 if figures.is_to_be_repeated else 0
-
-
-def run_until_stopped(
-    job: Loaded, load: Callable[[], Loaded], run_forever: Callable[[Loaded], None]
-) -> int:
-    """Run a job in a worker, which is replaced if a disk blocks it; return the exit status.
-
-    A reload loads the job anew: all options apply, also the secret of the cluster. It is refused if
-    the conf cannot be used. The old worker is killed in its pass, of which each step may be
-    repeated.
-    """
-    from martlet.conf.options import ConfigError
-    from martlet.service.server import use_own_poller
-    from martlet.service.worker_processes import ReloadRefused, supervise
-    from ring.errors import RingError
-
-    def work_of(loaded: Loaded) -> Callable[[int], None]:
-        def work(_number: int) -> None:
-            use_own_poller()
-            run_forever(loaded)
-
-        return work
-
-    def new_work() -> Callable[[int], None]:
-        try:
-            return work_of(load())
-        except (ConfigError, RingError, ValueError, OSError) as error:
-            raise ReloadRefused(str(error)) from error
-
-    return supervise(1, work_of(job), new_work=new_work)
 
 
 def _run_forever(job: DatabaseJob, name: str) -> None:

@@ -11,7 +11,6 @@ from martlet.service.green import patch_standard_library
 _MODULES = (
     "account.database",
     "container.database",
-    "martlet.service.worker_processes",
     "replicator.auditor",
     "replicator.auditor_command",
     "replicator.command",
@@ -26,6 +25,7 @@ _MODULES = (
     "replicator.sharder.passes",
     "replicator.sharder.plan",
     "replicator.sharder.requests",
+    "storage.reloadable_job",
 )
 
 

@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if not arguments.once:
-        from replicator.job_command import run_until_stopped
+        from storage.reloadable_job import run_until_stopped
 
         return run_until_stopped(expirer, load, lambda loaded: loaded.run_forever())
     return run_once(expirer, arguments.json)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -166,6 +168,25 @@ def assert_jobs_take_it_up(cluster: RunningCluster) -> None:
 
     for job in JOBS:
         await_true(partial(has_passed, job), f"a pass of {job}")
+
+
+def test_the_reconciler_takes_up_the_secret(
+    cluster: RunningCluster, conf: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    own_conf = cluster.home / "etc" / "container-reconciler.conf"
+    command = [sys.executable, "-m", "container.reconciler_daemon", str(own_conf)]
+    good = conf.read_text()
+    write_grid(conf, f"grid_secret = {NEW[::-1]}")
+    with log.open("wb") as output, subprocess.Popen(command, stderr=output) as process:
+        try:
+            await_true(lambda: "no secret in common" in log.read_text(), "a pass that fails")
+            conf.write_text(good)
+            process.send_signal(signal.SIGHUP)
+            await_true(lambda: " pass done " in log.read_text(), "a pass with the secret")
+        finally:
+            process.terminate()
+    assert process.returncode == 0, log.read_text()
 
 
 def asks_for_checksums(port: int, secret: str) -> bool:
