@@ -64,8 +64,8 @@ class CopiedChecksum:
             self.stored = ""
 
     def headers(self) -> dict[str, str]:
-        """The header of a copy. Without it, some ways to copy take that of the source along."""
-        return {CHECKSUM: self.stored}
+        """The header of a copy, which takes that of its source along without it."""
+        return {} if self.stored else {CHECKSUM: ""}
 
     def sum_of(self, body: _Readable, write: Environ) -> _Readable:
         """The body for a write, which stores the new checksum, if there is to be one."""

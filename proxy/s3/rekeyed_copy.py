@@ -81,7 +81,8 @@ def rewrite(
         own = check_key(call, found, COPY_PREFIX)
         body = opened(call, source, own, found, chunks) if own else chunks
         sealing = Sealing(key) if key else None
-        sent = {} if "x-fresh-metadata" in headers else _metadata(found)
+        kept = {CHECKSUM: str(found.get(CHECKSUM, ""))} if checksum else {}
+        sent = kept if "x-fresh-metadata" in headers else _metadata(found)
         sent |= {name: value for name, value in headers.items() if name not in _OF_COPIES}
         sent = {
             name: value
