@@ -253,8 +253,8 @@ class Ring:
         return self._snapshot
 
     def _look_for_change(self) -> None:
-        stamp = _Stamp.of(self.path)
-        if stamp == self._stamp:
+        stamp, before = _Stamp.of(self.path), self._stamp
+        if stamp == before:
             return
         # Taken before reading: the next check detects a file that is replaced in between. The stamp
         # of a damaged file is kept as well, so it is reported once and not at every check.
@@ -263,6 +263,9 @@ class Ring:
             self._snapshot = self._load()
         except RingFileError as error:
             self._logger.error("event=ring_reload_failed the old ring stays in use: %s", error)
+            # The disk, or a want of descriptors, may be the reason, and the file good.
+            if stamp is not None and isinstance(error.__cause__, OSError):
+                self._stamp = before
         else:
             self._logger.info(
                 "event=ring_reloaded path=%s version=%s", self.path, self._snapshot.data.version

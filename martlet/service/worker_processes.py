@@ -177,6 +177,9 @@ class _Supervisor:
 
     def _spawn(self, number: int) -> None:
         self._words[number] = _NOTHING  # clear the state of the previous worker
+        # A signal in between would run a handler of the parent in the child, or find a worker that
+        # the parent has not noted yet.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         pid = os.fork()
         if pid == 0:
             die_with(self._parent)
@@ -185,6 +188,7 @@ class _Supervisor:
                 signal.signal(signal_number, signal.SIG_IGN)
             for signal_number in (WORD, *_STOP_SIGNALS):
                 signal.signal(signal_number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             take_signals()
             global _place
             _place = _Place(number, self._parent, self._words)
@@ -198,6 +202,7 @@ class _Supervisor:
                 separate_request_lines()
                 os._exit(status)
         self._workers[pid] = number
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def _hear(self, _number: int, _frame: object) -> None:
         if self._is_stopping:
@@ -227,7 +232,7 @@ class _Supervisor:
             self._replace_workers(self._new_work)
             return
         self._is_reload_wanted = True
-        if self._check is None and not self._is_stopping:
+        if self._check is None:
             self._start_check()
 
     def _replace_workers(self, new_work: Callable[[], Callable[[int], None]]) -> None:

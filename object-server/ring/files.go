@@ -68,8 +68,10 @@ func (r *Files) Named(name string) (*Ring, error) {
 	}
 	loaded, err := Load(path)
 	if err != nil {
-		if loaded = r.read[name].Ring; loaded == nil {
-			return nil, err
+		loaded = r.read[name].Ring
+		// The disk, or a want of descriptors, may be the reason, and the file good: it is tried again at each look.
+		if unread := new(fs.PathError); loaded == nil || errors.As(err, &unread) {
+			return loaded, err
 		}
 	}
 	if r.read == nil {

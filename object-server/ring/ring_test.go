@@ -259,3 +259,21 @@ func TestADamagedFileLeavesTheRingInUse(t *testing.T) {
 		t.Fatalf("the good file is not read: %v", err)
 	}
 }
+
+// The disk may be the reason, and the file good: only another look can tell.
+func TestAFileThatIsNotReadIsTriedAgain(t *testing.T) {
+	files := Files{Directory: t.TempDir()}
+	path := filepath.Join(files.Directory, "object.ring.gz")
+	good, err := os.ReadFile(filepath.Join(goldenFolder, "object.ring.gz"))
+	proof.Check(t, err)
+	proof.Check(t, os.WriteFile(path, good, 0o600))
+	before, err := files.Object(0)
+	proof.Check(t, err)
+	proof.Check(t, os.Remove(path))
+	proof.Check(t, os.Mkdir(path, 0o700))
+	for range 2 {
+		if found, err := files.Object(0); found != before || err == nil {
+			t.Fatalf("a ring %v, error %v", found, err)
+		}
+	}
+}

@@ -29,7 +29,7 @@ trial_base() {
     mmdebstrap --quiet --variant=minbase --skip=cleanup/apt \
         --include=systemd-sysv,dbus,iproute2,openssh-server,ca-certificates,procps,curl,apt-utils,python3-apt \
         --customize-hook='chroot "$1" apt-get install -qq -y --download-only adduser chrony haproxy \
-            memcached netbase nftables openssl python3 sqlite3 xfsprogs' \
+            memcached netbase nftables openssl prometheus python3 sqlite3 xfsprogs' \
         bookworm "$TRIAL_BASE.new"
     mv "$TRIAL_BASE.new" "$TRIAL_BASE"
 }

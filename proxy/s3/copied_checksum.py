@@ -55,13 +55,15 @@ class CopiedChecksum:
         """
         kept = str(found.get(CHECKSUM, ""))
         algorithm, _, value = kept.partition("=")
-        self.stored = kept if type_of(value) == FULL else ""
-        self._algorithm = wanted_algorithm(call.headers) or algorithm
-        self.is_new = "x-amz-checksum-algorithm" in call.headers and (
-            not self.stored or self._algorithm != algorithm
-        )
-        if self.is_new:
-            self.stored = ""
+        wanted = wanted_algorithm(call.headers)
+        is_kept = type_of(value) == FULL and wanted in (None, algorithm)
+        self.stored = kept if is_kept else ""
+        self._new = None if is_kept else wanted
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is computed while the body is written."""
+        return self._new is not None
 
     def headers(self) -> dict[str, str]:
         """The header of a copy, which takes that of its source along without it."""
@@ -69,20 +71,17 @@ class CopiedChecksum:
 
     def sum_of(self, body: _Readable, write: Environ) -> _Readable:
         """The body for a write, which stores the new checksum, if there is to be one."""
-        if not self.is_new:
+        if self._new is None:
             return body
-        summed = SummedBody(body, self._algorithm)
+        summed = SummedBody(body, self._new)
         if write["CONTENT_LENGTH"] == "0":  # a write of no bytes does not read its body
-            self._note(summed)
+            self.stored = f"{self._new}={summed.checksum}"
             write[environ_key(CHECKSUM)] = self.stored
             return summed
 
         def add(footers: MutableMapping[str, str]) -> None:
-            self._note(summed)
+            self.stored = f"{self._new}={summed.checksum}"
             footers[CHECKSUM] = self.stored
 
         write[UPDATE_FOOTERS] = add
         return summed
-
-    def _note(self, summed: SummedBody) -> None:
-        self.stored = f"{self._algorithm}={summed.checksum}"

@@ -96,6 +96,8 @@ def rewrite(
         plain = checksum.sum_of(reader, write) if checksum else reader
         write["wsgi.input"] = sealing.body(plain, None, None) if sealing else plain
         status, given, answer = call.send(write)
+        if "x-object-version-id" in found:
+            given["x-copied-from-version-id"] = found["x-object-version-id"]
         return Answered(status, given, read_body(answer))
     finally:
         close_body(chunks)

@@ -170,6 +170,18 @@ def test_a_copy_has_the_checksum_of_its_source_or_a_new_one(
     assert refused(s3.copy_object, **there, ChecksumAlgorithm="MD5") == "InvalidRequest"
 
 
+def test_a_copy_of_an_old_version_with_another_checksum(s3: Any, at: dict[str, str]) -> None:
+    s3.put_bucket_versioning(Bucket=at["Bucket"], VersioningConfiguration={"Status": "Enabled"})
+    old = s3.put_object(**at, Body=b"old")["VersionId"]
+    new = s3.put_object(**at, Body=b"new")["VersionId"]
+    source, there = f"{at['Bucket']}/{at['Key']}", {**at, "Key": "copy"}
+    for version, copy_source in ((old, f"{source}?versionId={old}"), (new, source)):
+        answer = s3.copy_object(**there, CopySource=copy_source, ChecksumAlgorithm="SHA256")
+        assert answer["CopySourceVersionId"] == version
+        body = s3.get_object(**there, VersionId=answer["VersionId"])["Body"].read()
+        assert body == (b"old" if version == old else b"new")
+
+
 @pytest.mark.parametrize("of_type", ["COMPOSITE", "FULL_OBJECT"])
 def test_a_copy_of_parts_has_no_checksum_of_parts(
     s3: Any, at: dict[str, str], of_type: str

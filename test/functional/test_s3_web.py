@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any
 
 import pytest
@@ -133,6 +135,18 @@ def test_a_customers_key(s3: Any, bucket: str) -> None:
             )
             got = s3.get_object(Bucket=bucket, Key=name, **wanted)
             assert got["Body"].read() == expected
+            sha256 = base64.b64encode(hashlib.sha256(expected).digest()).decode()
+            answer = s3.copy_object(
+                Bucket=bucket,
+                Key=name,
+                CopySource=f"{bucket}/{source}",
+                ChecksumAlgorithm="SHA256",
+                **of_source,
+                **wanted,
+            )
+            assert answer["CopyObjectResult"]["ChecksumSHA256"] == sha256
+            got = s3.get_object(Bucket=bucket, Key=name, **wanted, ChecksumMode="ENABLED")
+            assert (got["Body"].read(), got["ChecksumSHA256"]) == (expected, sha256)
 
 
 def in_parts(s3: Any, bucket: str, body: bytes, key: dict[str, str]) -> bytes:

@@ -185,6 +185,7 @@ def test_the_reconciler_takes_up_the_secret(
             process.send_signal(signal.SIGHUP)
             await_true(lambda: " pass done " in log.read_text(), "a pass with the secret")
         finally:
+            conf.write_text(good)
             process.terminate()
     assert process.returncode == 0, log.read_text()
 

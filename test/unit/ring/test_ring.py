@@ -1,5 +1,6 @@
 """Look-ups in a ring file, and what happens to them while the file changes."""
 
+import errno
 import logging
 import os
 import shutil
@@ -133,6 +134,23 @@ def test_a_broken_file_keeps_the_old_ring_and_is_logged_once(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert str(ring.path) in caplog.text
     put(ring, small_ring(3))
+    clock.seconds += 15
+    assert len(ring.devs) == 3
+
+
+def test_a_file_that_was_not_read_is_tried_again(
+    ring: Ring, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(ring, small_ring(3))
+    with monkeypatch.context() as ill:
+
+        def fail(_path: Path) -> bytes:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        ill.setattr(Path, "read_bytes", fail)
+        clock.seconds += 15
+        assert len(ring.devs) == 2
+    assert "Too many open files" in caplog.text
     clock.seconds += 15
     assert len(ring.devs) == 3
 
