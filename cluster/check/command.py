@@ -13,6 +13,7 @@ from pathlib import Path
 from cluster.check.devices import RingCheck, check_devices
 from cluster.check.finding import Finding, Severity
 from cluster.check.host import check_clock, check_open_files, check_recon_cache, check_secrets
+from cluster.check.peers import check_peers
 from cluster.check.services import check_caches, check_conf, check_port, services_in
 from cluster.errors import ClusterError
 from cluster.layout import Home
@@ -22,8 +23,9 @@ _USER_DEFAULT = "martlet"
 _DIRECTORY_DEFAULT = Path("/etc/martlet")
 
 _EPILOG = """\
-Reads the confs of this host, and compares them with the rings, the devices and the host. It changes
-nothing and starts nothing. Exit status: 0 no error, 1 at least one error.
+Reads the confs of this host, and compares them with the rings, the devices and the host. It tries
+the secret at the other hosts that run already. It changes nothing and starts nothing.
+Exit status: 0 no error, 1 at least one error.
 
 examples:
   martlet check                     the services with a conf in /etc/martlet
@@ -81,6 +83,8 @@ def check_host(directory: Path, user: str | None) -> list[Finding]:
         findings += check_devices(service, of_directory, user)
     for of_directory in rings.values():
         findings += of_directory.findings
+    for swift_dir, of_directory in rings.items():
+        findings += check_peers(swift_dir, of_directory.others())
     swift_dirs = [*rings] or [directory]
     for swift_dir in swift_dirs:
         findings += check_secrets(swift_dir, sorted(directory.glob("*.conf")))

@@ -12,6 +12,7 @@ from cluster.check.finding import Finding, error, warning
 from cluster.check.services import Service
 from martlet.conf.cluster import ClusterConf, HashOptions
 from martlet.conf.options import ConfigError
+from martlet.http.backend_client import Address
 from martlet.service.addresses import is_local
 from ring.device_marker import MARKER_NAME, cluster_of, read_marker
 from ring.devices import Device
@@ -51,6 +52,11 @@ class RingCheck:
             except (RingError, OSError, ValueError) as problem:
                 self._note(path, str(problem).removeprefix(f"{path}: "))
         return self._known[name]
+
+    def others(self) -> set[Address]:
+        """The servers of other hosts, in the rings that were read."""
+        places = {(one["ip"], one["port"]) for found in self._known.values() for one in found}
+        return {place for place in places if not is_local(place[0])}
 
     def _note(self, path: Path, sentence: str) -> None:
         self.findings.append(error(path, sentence))

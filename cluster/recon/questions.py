@@ -16,6 +16,8 @@ from cluster.swift_dir import KINDS
 from martlet.recon.ask import KIND_PATH, Reply
 
 OBJECT = ("object",)
+#: An older pass of a replicator is a problem, seconds; also in etc/prometheus-alerts.yml.
+PASS_SECONDS_MAX = 86400.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,14 @@ def in_sync(stats: Mapping[str, Any]) -> Cell:
 
 
 def _replication_problems(here: Here, reply: Reply, value: Any) -> Iterator[str]:
+    last = cells.number_in(replication_moment(value))
+    if last is None:
+        yield "its replicator has ended no pass yet: look whether martlet-background runs there"
+    elif here.now - last > PASS_SECONDS_MAX:
+        yield (
+            f"its replicator ended its last pass {cells.age(last, here.now).text}: look whether "
+            "martlet-background runs there, and at its log"
+        )
     doubtful = cells.number_in(_map(_map(value).get("replication_stats")).get("doubtful"))
     if doubtful:
         yield (

@@ -126,7 +126,10 @@ def test_a_cluster_over_tls(new_cluster: Callable[..., RunningCluster], tmp_path
     use(account, "d")
     figures = replicate(cluster)
     assert figures["in_sync"] == figures["partitions"] > 0
-    looked = [cluster.command("recon"), cluster.command("get-nodes", "--ask", "AUTH_test/d/1000")]
+    looked = [
+        cluster.command("recon", "--md5"),
+        cluster.command("get-nodes", "--ask", "AUTH_test/d/1000"),
+    ]
     assert [done.returncode for done in looked] == [0, 0], looked
 
     authorities.write_bytes(Authority(tmp_path, "other").path.read_bytes())

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from grid_peers import SECRET, service
 
 from cluster.check import host
 from cluster.check.command import check_host
@@ -179,6 +180,21 @@ def test_keys_of_a_trial_cluster(directory: Path) -> None:
     findings = {one.sentence for one in check_secrets(directory, [conf])}
     assert "user_test_tester has a key that is well known" in findings
     assert not any("user_a_b" in sentence for sentence in findings)
+
+
+def test_another_host_has_another_secret(
+    directory: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = directory / "martlet.conf"
+    edit(conf, "grid_secret = none", f"grid_secret = {SECRET.replace(' ', '-')}")
+    monkeypatch.setattr("cluster.check.devices.is_local", lambda ip: False)
+    with service("--port", str(free_port), "--secret", SECRET.replace(" ", "-")) as peer:
+        assert not matches(found(directory), "no login")
+        peer.end()
+    assert not matches(found(directory), "no login")
+    with service("--port", str(free_port), "--secret", SECRET[::-1]):
+        at = f"127.0.0.1:{free_port}"
+        assert matches(found(directory), f"error: martlet.conf: no login to the server at {at}")
 
 
 def test_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

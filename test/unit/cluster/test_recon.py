@@ -102,6 +102,9 @@ def test_rows_of_replication() -> None:
     assert rows("replication", counted)[0][2:4] == ["4", "3"]
     assert rows("replication", {"replication_last": None})[0][0] == "never"
     assert problems("replication", value) == []
+    for last, says in ((None, "ended no pass"), (NOW - 3 * 86400, "last pass 3 d ago")):
+        (told,) = problems("replication", {"replication_last": last})
+        assert says in told
     value["replication_stats"] = {**stats, "doubtful": 3}
     (told,) = problems("replication", value)
     assert told.startswith("3 partitions have lost records")
