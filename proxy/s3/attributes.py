@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import json
-
 from martlet.conf.options import is_true
 from martlet.http.headers import Headers
 from martlet.http.response import Response
-from proxy.middleware.subrequest import ask_app
 from proxy.s3 import customer_keys
 from proxy.s3.call import Call, xml
 from proxy.s3.object_headers import CHECKSUM, ETAG, s3_etag
 from proxy.s3.objects import head_version, version_query
+from proxy.s3.stored_parts import checksum_of_part, parts_of_object
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import type_of
@@ -61,10 +59,9 @@ def _shown(stored: Headers) -> dict[str, str]:
 
 def _write_parts(document: Document, call: Call, most: int, marker: int) -> None:
     """Write the parts: their number, and the parts themselves if they have checksums."""
-    query = {**version_query(call), "multipart-manifest": "get"}
-    parts = json.loads(call.ask("GET", call.bucket, call.key, query=query).body)
+    _, parts = parts_of_object(call, version_query(call))
     page = list(enumerate(parts, 1))[marker:][:most]
-    found = [(number, part, _checksum_of(call, part["name"])) for number, part in page]
+    found = [(number, part, checksum_of_part(call, part)) for number, part in page]
     with document.inside("ObjectParts"):
         document.text("PartsCount", len(parts))
         if not any(checksum for _, _, checksum in found):
@@ -80,13 +77,6 @@ def _write_parts(document: Document, call: Call, most: int, marker: int) -> None
                 algorithm, _, value = checksum.partition("=")
                 if value:
                     document.text(f"Checksum{algorithm.upper()}", value)
-
-
-def _checksum_of(call: Call, path: str) -> str:
-    """The checksum of a part. Who may read the object need not have rights on its parts."""
-    container, _, name = str(path).removeprefix("/").partition("/")
-    request = call.request("HEAD", container, name, pre_authorized=True)
-    return str(ask_app(call.app, request).headers.get(CHECKSUM, ""))
 
 
 def _number(call: Call, name: str, default: int) -> int:

@@ -12,9 +12,8 @@ from typing import Protocol
 
 from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
-from proxy.s3.call import Call
 from proxy.s3.object_headers import CHECKSUM
-from proxy.s3.wire.checksums import ALGORITHMS, wanted_algorithm
+from proxy.s3.wire.checksums import ALGORITHMS
 from proxy.s3.wire.part_checksums import FULL, type_of
 
 
@@ -48,14 +47,13 @@ class CopiedChecksum:
     With ``is_new`` it is computed while the body is written, by ``sum_of``.
     """
 
-    def __init__(self, call: Call, found: Headers) -> None:
+    def __init__(self, found: Headers, wanted: str | None) -> None:
         """``found`` are the stored headers of the source.
 
-        :raises S3Error: the algorithm is unknown.
+        :param wanted: the algorithm of the copy; None: that of the source.
         """
         kept = str(found.get(CHECKSUM, ""))
         algorithm, _, value = kept.partition("=")
-        wanted = wanted_algorithm(call.headers)
         is_kept = type_of(value) == FULL and wanted in (None, algorithm)
         self.stored = kept if is_kept else ""
         self._new = None if is_kept else wanted
@@ -66,8 +64,8 @@ class CopiedChecksum:
         return self._new is not None
 
     def headers(self) -> dict[str, str]:
-        """The header of a copy, which takes that of its source along without it."""
-        return {} if self.stored else {CHECKSUM: ""}
+        """The header of the copy. An empty one keeps that of the source away."""
+        return {CHECKSUM: self.stored}
 
     def sum_of(self, body: _Readable, write: Environ) -> _Readable:
         """The body for a write, which stores the new checksum, if there is to be one."""

@@ -33,6 +33,7 @@ from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_of_copy
 from proxy.s3.wire.acl import OBJECT_ACL
 from proxy.s3.wire.addressing import check_key
+from proxy.s3.wire.checksums import wanted_algorithm
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import type_of
 from proxy.s3.wire.times import parse_http_date, xml_time
@@ -150,7 +151,7 @@ def copy_object(call: Call) -> Response:
         headers.setdefault("content-type", "binary/octet-stream")
     elif "content-type" in found:
         headers["content-type"] = found["content-type"]
-    checksum = CopiedChecksum(call, found)
+    checksum = CopiedChecksum(found, wanted_algorithm(call.headers))
     headers |= checksum.headers()
     headers |= tagging_of_copy(call.headers, found) | {OBJECT_ACL: "", **acl}
     headers |= lock_headers(call)
@@ -180,7 +181,8 @@ def copy_result(root: str, answer: Answered, source: Source, checksum: str = "")
     if checksum:
         algorithm, _, value = checksum.partition("=")
         document.text(f"Checksum{algorithm.upper()}", value)
-        document.text("ChecksumType", type_of(value))
+        if root == "CopyObjectResult":  # a part has no type of its own
+            document.text("ChecksumType", type_of(value))
     shown = {}
     if "x-object-version-id" in answer.headers:
         shown["x-amz-version-id"] = answer.headers["x-object-version-id"]

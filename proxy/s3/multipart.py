@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from martlet.http.environ import SLO_MANIFEST_HOOK
+from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
 from proxy.middleware.subrequest import Answered, read_body
@@ -23,6 +24,7 @@ from proxy.s3.bodies import read_document
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.conditions import check_done, condition_of
+from proxy.s3.copied_checksum import CopiedChecksum
 from proxy.s3.copy_object import copy_result, find_source, source_of
 from proxy.s3.customer_keys import SEALED, Place, Sealing, key_of_part, sealing_of
 from proxy.s3.encryption import shown_encryption
@@ -150,23 +152,32 @@ def copy_part(call: Call) -> Response:
     headers = {**source.headers(call), "x-fresh-metadata": "true"}
     # What is true of the source as it is stored is not true of the part.
     for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
-                 OVERRIDE_ETAG, f"{SYSMETA}Checksum", OBJECT_ACL):  # fmt: skip
+                 OVERRIDE_ETAG, CHECKSUM, OBJECT_ACL):  # fmt: skip
         headers[name] = ""
     stated = call.headers.get("x-amz-copy-source-range")
     if stated is not None:
         headers["range"] = _checked_range(stated, int(found.get("content-length", "0")))
+    checksum = _checksum_of_copy(upload, Headers() if stated else found)
+    if checksum is not None:
+        headers |= checksum.headers()
     place = upload.container, upload.part(number)
-    if key is None and keys.source is None:
+    if key is None and keys.source is None and not (checksum and checksum.is_new):
         answer = call.ask("PUT", *place, query=source.query, headers=headers)
     else:
         at = Place(source.bucket, source.key, source.query)
-        answer = rewrite(call, at, place, headers, key)
+        answer = rewrite(call, at, place, headers, key, checksum)
         if not answer.is_success:
             raise call.refusal(answer, "PUT", *place)
     check_done(answer, headers)
-    response = copy_result("CopyPartResult", answer, source)
+    response = copy_result("CopyPartResult", answer, source, checksum.stored if checksum else "")
     response.headers.update(keys.shown())
     return response
+
+
+def _checksum_of_copy(upload: Upload, source: Headers) -> CopiedChecksum | None:
+    """That of a part; ``source`` are the headers of what is copied whole, empty for a range."""
+    kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
+    return None if kind is None else CopiedChecksum(source, kind.algorithm)
 
 
 def _checked_range(text: str, size: int) -> str:

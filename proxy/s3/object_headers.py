@@ -24,6 +24,8 @@ SYSMETA = "X-Object-Sysmeta-S3Api-"
 ETAG = f"{SYSMETA}Etag"
 UPLOAD_ID = f"{SYSMETA}Upload-Id"
 CHECKSUM = f"{SYSMETA}Checksum"
+#: The header that tells whether a checksum is made of those of parts.
+CHECKSUM_TYPE = f"{CHECKSUM_PREFIX}type"
 #: Of the object that begins an upload: what checksum the whole will have.
 CHECKSUM_KIND = f"{SYSMETA}Checksum-Kind"
 #: Where the website of the bucket redirects to in place of showing the object.
@@ -164,7 +166,7 @@ def shown_checksum(stored: Headers) -> dict[str, str]:
     algorithm, _, value = str(stored.get(CHECKSUM, "")).partition("=")
     if not value:
         return {}
-    return {CHECKSUM_PREFIX + algorithm: value, "x-amz-checksum-type": type_of(value)}
+    return {CHECKSUM_PREFIX + algorithm: value, CHECKSUM_TYPE: type_of(value)}
 
 
 def response_overrides(params: Mapping[str, str]) -> dict[str, str]:

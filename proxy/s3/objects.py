@@ -19,16 +19,20 @@ from proxy.s3.encryption import shown_of_stored
 from proxy.s3.lifecycle import expiration
 from proxy.s3.lock_headers import shown_lock
 from proxy.s3.object_headers import (
+    CHECKSUM,
+    CHECKSUM_TYPE,
     ETAG,
     TAGGING,
     checked_overrides,
     shown_checksum,
     shown_headers,
 )
+from proxy.s3.stored_parts import checksum_of_part, parts_of_object
 from proxy.s3.wire import addressing
 from proxy.s3.wire.customer_key import CustomerKey
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.lifecycle import Facts
+from proxy.s3.wire.part_checksums import type_of
 from proxy.s3.wire.tags import tags_of_stored
 from proxy.s3.wire.times import parse_http_date
 
@@ -58,8 +62,8 @@ def read_object(call: Call) -> Response:
     shown.update(shown_lock(headers))
     shown.update(expiration(call, lambda: facts_of(call, headers)))
     shown.update(overrides)
-    if is_true_mode(call) and status == 200:
-        shown.update(shown_checksum(headers))
+    if is_true_mode(call):
+        shown.update(_shown_checksum(call, status, headers, number))
     if number is not None and not is_true(headers.get("x-static-large-object")) and status == 200:
         if number != 1:
             close_body(chunks)
@@ -68,6 +72,19 @@ def read_object(call: Call) -> Response:
     elif call.method == "HEAD" and status == 200:
         status = _as_range(call, shown)
     return Response(status, shown.as_list(), app_iter=chunks)
+
+
+def _shown_checksum(call: Call, status: int, stored: Headers, number: int | None) -> dict[str, str]:
+    """The checksum of what is read: the whole, or a part. That of a range is not known."""
+    if status == 200:
+        return shown_checksum(stored)
+    if number is None or status != 206 or not stored.get(CHECKSUM):
+        return {}
+    now, parts = parts_of_object(call, version_query(call))
+    if now.get(ETAG) != stored.get(ETAG):
+        return {}  # the object was overwritten since
+    shown = shown_checksum(Headers({CHECKSUM: checksum_of_part(call, parts[number - 1])}))
+    return {**shown, CHECKSUM_TYPE: type_of(stored[CHECKSUM])} if shown else {}
 
 
 def _open(

@@ -71,7 +71,7 @@ def rewrite(
     :param target: the container and the name of the copy.
     :param headers: of a copy by the pipeline.
     :param key: of the copy.
-    :param checksum: of the copy; None for a part of an upload.
+    :param checksum: of the copy; None for a part of an upload without checksums.
     :raises S3Error: the source cannot be read.
     """
     ranged = {"range": headers["range"]} if "range" in headers else {}
@@ -81,8 +81,7 @@ def rewrite(
         own = check_key(call, found, COPY_PREFIX)
         body = opened(call, source, own, found, chunks) if own else chunks
         sealing = Sealing(key) if key else None
-        kept = {CHECKSUM: str(found.get(CHECKSUM, ""))} if checksum else {}
-        sent = kept if "x-fresh-metadata" in headers else _metadata(found)
+        sent = {} if "x-fresh-metadata" in headers else _metadata(found)
         sent |= {name: value for name, value in headers.items() if name not in _OF_COPIES}
         sent = {
             name: value

@@ -191,3 +191,38 @@ def test_a_copy_of_parts_has_no_checksum_of_parts(
     whole = {"ChecksumCRC32": crc32(b"".join(BODIES)), "ChecksumType": "FULL_OBJECT"}
     assert copied(s3, at) == (whole if of_type == "FULL_OBJECT" else {})
     assert copied(s3, at, ChecksumAlgorithm="CRC32") == whole
+
+
+@pytest.mark.parametrize("of_type", ["COMPOSITE", "FULL_OBJECT"])
+def test_copied_parts_have_checksums(s3: Any, at: dict[str, str], of_type: str) -> None:
+    source = f"{at['Bucket']}/source"
+    body = b"".join(BODIES)
+    s3.put_object(**at | {"Key": "source"}, Body=body, ChecksumAlgorithm="CRC32")
+    kind = {"ChecksumAlgorithm": "CRC32", "ChecksumType": of_type}
+    upload = {**at, "UploadId": s3.create_multipart_upload(**at, **kind)["UploadId"]}
+    ranges = [{}, {"CopySourceRange": f"bytes=7-{len(body) - 1}"}]
+    bodies = [body, body[7:], BODIES[1]]
+    sums = []
+    for number, ranged in enumerate(ranges, 1):
+        answer = s3.upload_part_copy(**upload, PartNumber=number, CopySource=source, **ranged)
+        sums.append(answer["CopyPartResult"])
+    sums.append(s3.upload_part(**upload, PartNumber=3, Body=BODIES[1], ChecksumAlgorithm="CRC32"))
+    assert [one["ChecksumCRC32"] for one in sums] == [crc32(body) for body in bodies]
+    listed = s3.list_parts(**upload)["Parts"]
+    assert [part["ChecksumCRC32"] for part in listed] == [crc32(body) for body in bodies]
+    parts = [
+        {"PartNumber": number, "ETag": one["ETag"], "ChecksumCRC32": one["ChecksumCRC32"]}
+        for number, one in enumerate(sums, 1)
+    ]
+    done = s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+    joined = b"".join(base64.b64decode(crc32(body)) for body in bodies)
+    whole = f"{crc32(joined)}-3" if of_type == "COMPOSITE" else crc32(b"".join(bodies))
+    assert (done["ChecksumCRC32"], done["ChecksumType"]) == (whole, of_type)
+    for number, body in enumerate(bodies, 1):
+        wanted = {"PartNumber": number, "ChecksumMode": "ENABLED"}
+        got = s3.get_object(**at, **wanted)
+        assert got["Body"].read() == body  # botocore compares it with the checksum
+        assert (got["ChecksumCRC32"], got["ChecksumType"]) == (crc32(body), of_type)
+        assert s3.head_object(**at, **wanted)["ChecksumCRC32"] == crc32(body)
+    ranged = s3.get_object(**at, Range="bytes=0-9", ChecksumMode="ENABLED")
+    assert "ChecksumCRC32" not in ranged

@@ -153,12 +153,12 @@ def in_parts(s3: Any, bucket: str, body: bytes, key: dict[str, str]) -> bytes:
     """Upload ``parts`` in two parts: new bytes, and a range of the object ``k``."""
     first = bytes(range(253)) * 21_000
     at = {"Bucket": bucket, "Key": "parts"}
-    upload = s3.create_multipart_upload(**at, **key)
+    upload = s3.create_multipart_upload(**at, **key, ChecksumAlgorithm="SHA256")
     assert upload["SSECustomerAlgorithm"] == "AES256"
     at["UploadId"] = upload["UploadId"]
     with pytest.raises(ClientError, match="requested encryption"):
         s3.upload_part(**at, PartNumber=1, Body=first)
-    put = s3.upload_part(**at, PartNumber=1, Body=first, **key)
+    put = s3.upload_part(**at, PartNumber=1, Body=first, ChecksumAlgorithm="SHA256", **key)
     copied = s3.upload_part_copy(
         **at,
         PartNumber=2,
@@ -167,9 +167,15 @@ def in_parts(s3: Any, bucket: str, body: bytes, key: dict[str, str]) -> bytes:
         **{f"CopySource{name}": value for name, value in key.items()},
         **key,
     )
+    second = body[1000:501_000]
+    sums = [hashlib.sha256(part).digest() for part in (first, second)]
+    of_copy = copied["CopyPartResult"]
+    assert base64.b64decode(of_copy["ChecksumSHA256"]) == sums[1]
     parts = [
-        {"PartNumber": 1, "ETag": put["ETag"]},
-        {"PartNumber": 2, "ETag": copied["CopyPartResult"]["ETag"]},
+        {"PartNumber": number, "ETag": one["ETag"], "ChecksumSHA256": one["ChecksumSHA256"]}
+        for number, one in enumerate((put, of_copy), 1)
     ]
-    s3.complete_multipart_upload(**at, MultipartUpload={"Parts": parts})
-    return first + body[1000:501_000]
+    done = s3.complete_multipart_upload(**at, MultipartUpload={"Parts": parts})
+    whole = base64.b64encode(hashlib.sha256(b"".join(sums)).digest()).decode()
+    assert done["ChecksumSHA256"] == f"{whole}-2"
+    return first + second
