@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import ClusterError
-from cluster.layout import Home
+from cluster.layout import Home, Layout
 from cluster.lock import running_supervisor
 from cluster.ports import HOST
 from cluster.processes import STOP_SECONDS
@@ -90,19 +90,24 @@ def _report(home: Home) -> dict[str, Any]:
     supervisor = running_supervisor(home.run)
     if layout is None or supervisor is None:
         return {"running": False, "home": str(home.root)}
-    tls = storage_tls(home)
     return {
         "running": True,
         "home": str(home.root),
         "url": f"http://{HOST}:{layout.proxy_port}",
         "pid": supervisor,
-        "services": [
-            _service_report(home, service, tls)
-            for service in services_of(home, layout)
-            if not service.is_background or _pid_path(home, service).exists()
-        ],
+        "services": service_reports(home, layout),
         "replication": _replication(home),
     }
+
+
+def service_reports(home: Home, layout: Layout) -> list[dict[str, Any]]:
+    """The state of each service of a cluster that runs."""
+    tls = storage_tls(home)
+    return [
+        _service_report(home, service, tls)
+        for service in services_of(home, layout)
+        if not service.is_background or _pid_path(home, service).exists()
+    ]
 
 
 def _replication(home: Home) -> dict[str, Any]:

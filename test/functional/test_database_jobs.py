@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_databases import device_path, listed, ring_of
+from forked_passes import Pass
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
@@ -39,21 +38,9 @@ def cluster(new_cluster: Callable[..., RunningCluster]) -> RunningCluster:
     return running
 
 
-def start_pass(cluster: RunningCluster, job: str, node: int) -> subprocess.Popen[str]:
+def start_pass(cluster: RunningCluster, job: str, node: int) -> Pass:
     conf = cluster.home / "etc" / f"node{node}" / f"{KINDS[job]}-server.conf"
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            f"replicator.{job.replace('-', '_')}",
-            str(conf),
-            "--once",
-            "--json",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return Pass(f"replicator.{job.replace('-', '_')}", str(conf), "--once", "--json")
 
 
 def run_pass(cluster: RunningCluster, job: str, must_succeed: bool = True) -> dict[str, float]:
@@ -61,7 +48,7 @@ def run_pass(cluster: RunningCluster, job: str, must_succeed: bool = True) -> di
     sums: dict[str, float] = {}
     for node in NODES:
         process = start_pass(cluster, job, node)
-        output, log = process.communicate(timeout=120)
+        output, log = process.communicate()
         assert not must_succeed or process.returncode == 0, log
         for name, value in json.loads(output).items():
             sums[name] = sums.get(name, 0) + value
@@ -72,12 +59,8 @@ def kill_passes(cluster: RunningCluster, job: str, times: int, seed: int) -> Non
     """Start passes, and kill each in its middle."""
     chance = random.Random(seed)
     for attempt in range(times):
-        process = start_pass(cluster, job, NODES[attempt % len(NODES)])
-        try:
-            process.communicate(timeout=chance.uniform(0.5, 1.1))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+        running = start_pass(cluster, job, NODES[attempt % len(NODES)])
+        running.kill_after(chance.uniform(0.02, 0.5))
 
 
 def names_below(cluster: RunningCluster, kind: str) -> list[str]:

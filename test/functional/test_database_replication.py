@@ -8,8 +8,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_databases import device_path, listed, ring_of
+from forked_passes import Pass
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
@@ -52,16 +51,10 @@ def stopped(cluster: RunningCluster, kind: str, node: int) -> Iterator[None]:
     await_true(lambda: cluster.services()[service]["state"] == "ok", f"{service} is back")
 
 
-def start_pass(cluster: RunningCluster, kind: str, node: int) -> subprocess.Popen[str]:
+def start_pass(cluster: RunningCluster, kind: str, node: int) -> Pass:
     """Start a pass of a node's replicator."""
-    module = f"replicator.{kind}_replicator"
     conf = str(conf_of(cluster, kind, node))
-    return subprocess.Popen(
-        [sys.executable, "-m", module, conf, "--once", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return Pass(f"replicator.{kind}_replicator", conf, "--once", "--json")
 
 
 def replicate(cluster: RunningCluster, kind: str) -> dict[str, float]:
@@ -69,7 +62,7 @@ def replicate(cluster: RunningCluster, kind: str) -> dict[str, float]:
     sums: dict[str, float] = {}
     for node in range(1, NODES + 1):
         process = start_pass(cluster, kind, node)
-        output, log = process.communicate(timeout=120)
+        output, log = process.communicate()
         assert process.returncode == 0, log
         for name, value in json.loads(output).items():
             sums[name] = sums.get(name, 0) + value
@@ -80,7 +73,7 @@ def is_clean_pass(cluster: RunningCluster, kind: str) -> list[bool]:
     """Run a pass on each node, and tell of each whether it had no failure."""
     passes = [start_pass(cluster, kind, node) for node in range(1, NODES + 1)]
     for process in passes:
-        process.communicate(timeout=120)
+        process.communicate()
     return [process.returncode == 0 for process in passes]
 
 
@@ -208,12 +201,8 @@ def test_killed_passes_lose_nothing(new_cluster: Callable[..., RunningCluster]) 
             shutil.rmtree(device / "containers", ignore_errors=True)
     chance = random.Random(1)
     for attempt in range(9):
-        process = start_pass(cluster, "container", 1 + attempt % NODES)
-        try:
-            process.communicate(timeout=chance.uniform(0.4, 1.2))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+        running = start_pass(cluster, "container", 1 + attempt % NODES)
+        running.kill_after(chance.uniform(0.02, 0.7))
     # A server may still be busy with a copy of a killed pass, and refuse another one for a while.
     await_true(lambda: all(is_clean_pass(cluster, "container")), "a pass without a failure")
     replicate(cluster, "container")

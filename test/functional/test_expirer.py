@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_passes import Pass
 from running_cluster import RunningCluster, await_true
 from storage_connection import StorageConnection
 from swift_api import Account
@@ -72,10 +73,10 @@ def command_of(running: RunningCluster, *arguments: str) -> list[str]:
 
 def expire(running: RunningCluster) -> dict[str, Any]:
     """Run one pass and return its figures that are not zero."""
-    command = command_of(running, "--once", "--json")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return {name: value for name, value in json.loads(done.stdout).items() if value}
+    once = Pass(*command_of(running, "--once", "--json")[2:])
+    output, log = once.communicate()
+    assert once.returncode == 0, log
+    return {name: value for name, value in json.loads(output).items() if value}
 
 
 def rings_of(running: RunningCluster) -> RingSet:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from cluster_databases import listed, ring_of
+from forked_passes import Pass
 from running_cluster import RunningCluster, await_true
 from sharding_clusters import (
     OPTIONS,
@@ -140,12 +139,8 @@ def test_kills_only_delay(new_cluster: Callable[..., RunningCluster]) -> None:
     chance = random.Random(5)
     try:
         for attempt in range(18):
-            process = start_pass(cluster, confs(cluster)[attempt % 3])
-            try:
-                process.communicate(timeout=chance.uniform(0.6, 1.6))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
+            running = start_pass(confs(cluster)[attempt % 3])
+            running.kill_after(chance.uniform(0.1, 1.1))
             if attempt % 6 == 5:
                 cluster.kill_and_await_restart(f"container-server-node{attempt % 3 + 1}")
     finally:
@@ -281,7 +276,6 @@ def test_a_deleted_account_with_shards_is_reaped(one_node: RunningCluster) -> No
 
 def run_reaper(cluster: RunningCluster) -> dict[str, float]:
     (conf,) = (cluster.home / "etc").rglob("account-server.conf")
-    command = [sys.executable, "-m", "replicator.account_reaper", str(conf), "--once", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    figures: dict[str, float] = json.loads(done.stdout)
+    running = Pass("replicator.account_reaper", str(conf), "--once", "--json")
+    figures: dict[str, float] = json.loads(running.communicate()[0])
     return figures

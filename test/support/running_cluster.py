@@ -16,7 +16,9 @@ from typing import Any, ClassVar
 from weakref import WeakSet
 
 from cluster.confs import usable_processors
+from cluster.layout import Home
 from cluster.ports import HOST, PortPicker
+from cluster.status import service_reports
 
 MARTLET = str(Path(sysconfig.get_path("scripts")) / "martlet")
 START_SECONDS_MAX = 120.0
@@ -150,9 +152,11 @@ class RunningCluster:
         )
 
     def services(self) -> dict[str, dict[str, Any]]:
-        """Return the output of `martlet status` about each service, by name."""
-        report = json.loads(self.command("status", "--json").stdout)
-        return {entry["name"]: entry for entry in report.get("services", ())}
+        """Return what `martlet status` says about each service, by name."""
+        home = Home(self.home)
+        layout = home.read_layout()
+        found = [] if layout is None else service_reports(home, layout)
+        return {entry["name"]: entry for entry in found}
 
     def pid_of(self, name: str) -> int:
         """Return the process id of a service, read from the home."""

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 from cluster_databases import ring_of
+from forked_passes import Pass
 from running_cluster import RunningCluster
 from sharding_load import Load
 from storage_connection import StorageConnection
@@ -35,13 +34,8 @@ def set_options(cluster: RunningCluster, **options: Any) -> None:
         conf.write_text(f"{head}[container-sharder]\n{lines}" + "\n".join(kept) + "\n")
 
 
-def start_pass(cluster: RunningCluster, conf: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "replicator.sharder.command", conf, "--once", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start_pass(conf: str) -> Pass:
+    return Pass("replicator.sharder.command", conf, "--once", "--json")
 
 
 def confs(cluster: RunningCluster) -> list[str]:
@@ -52,7 +46,7 @@ def run_pass(cluster: RunningCluster, must_succeed: bool = True) -> dict[str, fl
     """Run a pass on each node, one after the other; return the sums of the figures."""
     sums: dict[str, float] = {}
     for conf in confs(cluster):
-        process = start_pass(cluster, conf)
+        process = start_pass(conf)
         output, log = process.communicate(timeout=300)
         assert not must_succeed or process.returncode == 0, log
         for name, value in json.loads(output).items():

@@ -1,0 +1,95 @@
+"""Passes of background jobs, each a fork of a process that has loaded their modules.
+
+`martlet-background` starts its jobs in the same way. To load the modules for each pass takes a
+third of a second of the processor, which is often more than the pass itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from running_cluster import prepare_child
+
+_PROGRAM = Path(__file__).with_name("pass_forker.py")
+_ANSWER_BYTES_MAX = 100
+_SECONDS_MAX = 120.0
+_KILL_SECONDS_MAX = 30.0
+#: Processes without a pass at the moment.
+_idle: list[_Forker] = []
+
+
+class _Forker:
+    """A process that runs one pass after the other, each as a child of its own."""
+
+    def __init__(self) -> None:
+        # Each answer is a packet: two of them never come as one.
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.process = subprocess.Popen(
+            [sys.executable, str(_PROGRAM), str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            preexec_fn=prepare_child,
+        )
+        theirs.close()
+        atexit.register(self.process.kill)
+
+    def start(self, command: list[str], outputs: list[int]) -> int:
+        """Fork the pass; return its process id."""
+        socket.send_fds(self.socket, [json.dumps(command).encode()], outputs)
+        return self.answer()
+
+    def answer(self) -> int:
+        """Wait for the next number from the process."""
+        answer = self.socket.recv(_ANSWER_BYTES_MAX)
+        assert answer, "the process that forks passes has ended"
+        return int(answer)
+
+
+class Pass:
+    """A pass, with the methods of `subprocess.Popen` that tests need; its output is text.
+
+    ``command`` begins with the module of the job's program.
+    """
+
+    def __init__(self, *command: str) -> None:
+        self._forker = _idle.pop() if _idle else _Forker()
+        self._outputs = [os.memfd_create(name) for name in ("output", "log")]
+        self._texts = ["", ""]
+        self.pid = self._forker.start(list(command), self._outputs)
+        self.returncode: int | None = None
+
+    def communicate(self, timeout: float = _SECONDS_MAX) -> tuple[str, str]:
+        """Wait for the end; return the output and the log.
+
+        :raises subprocess.TimeoutExpired: it has not ended in time, in seconds.
+        """
+        if self.returncode is None:
+            if not select.select([self._forker.socket], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a pass", timeout)
+            self.returncode = self._forker.answer()
+            self._texts = [_content(one) for one in self._outputs]
+            _idle.append(self._forker)
+        return self._texts[0], self._texts[1]
+
+    def kill_after(self, seconds: float) -> None:
+        """Kill it if it has not ended after so long."""
+        try:
+            self.communicate(seconds)
+        except subprocess.TimeoutExpired:
+            os.kill(self.pid, signal.SIGKILL)
+            self.communicate(_KILL_SECONDS_MAX)
+
+
+def _content(descriptor: int) -> str:
+    """The text of a file in memory, which is then closed."""
+    with open(descriptor, encoding="utf-8") as stream:
+        stream.seek(0)
+        return stream.read()
