@@ -75,6 +75,9 @@ def main() -> int:
         )
         disk = _disk(home, seed, stack)
         skews = _skews(seed)
+        shown = [f"{skew:+d} s" for skew in skews if skew] or ["agree"]
+        has_disk = "ill" if disk else "whole"
+        print(f"nemesis: clocks {', '.join(shown)}; disk {has_disk}", file=sys.stderr, flush=True)
         cluster = (
             HostsCluster(home / "home", _HOSTS, range(1, NODES + 1), skews)
             if has_network and not arguments.one_host
