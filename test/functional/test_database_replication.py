@@ -57,13 +57,13 @@ def start_pass(cluster: RunningCluster, kind: str, node: int) -> Pass:
     return Pass(f"replicator.{kind}_replicator", conf, "--once", "--json")
 
 
-def replicate(cluster: RunningCluster, kind: str) -> dict[str, float]:
+def replicate(cluster: RunningCluster, kind: str, must_succeed: bool = True) -> dict[str, float]:
     """Run a pass on each node, one after the other; return the sums of the figures."""
     sums: dict[str, float] = {}
     for node in range(1, NODES + 1):
         process = start_pass(cluster, kind, node)
         output, log = process.communicate()
-        assert process.returncode == 0, log
+        assert not must_succeed or process.returncode == 0, log
         for name, value in json.loads(output).items():
             sums[name] = sums.get(name, 0) + value
     return sums
@@ -172,8 +172,10 @@ def test_what_a_replaced_disk_missed(new_cluster: Callable[..., RunningCluster])
     for kind in ("container", "account"):
         with stopped(cluster, kind, number):
             shutil.rmtree(device / f"{kind}s", ignore_errors=True)  # there may be no account
-    figures = replicate(cluster, "container")
+    # A server takes one copy at a time for a device, and leaves the others to the next pass.
+    figures = replicate(cluster, "container", must_succeed=False)
     assert figures["copied"] >= 1
+    await_true(lambda: all(is_clean_pass(cluster, "container")), "a pass without a failure")
     assert replicate(cluster, "account")["failures"] == 0
     assert listed(cluster, containers, name, "c0") == [["after"]] * 3
     assert_all_equal(cluster, "container")
