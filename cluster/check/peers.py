@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,15 +11,17 @@ from cluster.check.finding import Finding, error
 from martlet.conf.cluster import CONF_NAME, ClusterConf
 from martlet.conf.options import ConfigError
 from martlet.grid.connecting import connect
+from martlet.grid.errors import GridRefusedError
 from martlet.grid.options import Options
 from martlet.http.backend_client import Address, BackendError
 from martlet.recon.ask import AT_ONCE_MAX
+from martlet.tls.tls_socket import HandshakeError
 
 _SECONDS = 2.0
 
 
 def check_peers(swift_dir: Path, peers: Iterable[Address]) -> Iterator[Finding]:
-    """Log in to each server as a service would; one that accepts no connection may be down."""
+    """Log in to each server as a service would. One that is down or does not answer is left out."""
     try:
         grid = ClusterConf.load(swift_dir).grid
         secure = grid.secure()
@@ -29,13 +30,11 @@ def check_peers(swift_dir: Path, peers: Iterable[Address]) -> Iterator[Finding]:
 
     def refusal(peer: Address) -> str | None:
         try:
-            socket.create_connection(peer, _SECONDS).close()
-        except OSError:
-            return None
-        try:
             connect(peer, grid.secrets, Options(), _SECONDS, _SECONDS, secure).sock.close()
         except BackendError as problem:
-            return problem.reason
+            is_refused = isinstance(problem, GridRefusedError)
+            if is_refused or isinstance(problem.__cause__, HandshakeError):
+                return problem.reason
         return None
 
     # Servers of OpenStack Swift have no grid.

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from grid_peers import SECRET, service
+from certificates import Authority
+from grid_peers import service
 
 from cluster.check import host
 from cluster.check.command import check_host
@@ -62,6 +63,7 @@ def matches(findings: set[str], *parts: str) -> bool:
     return any(all(part in finding for part in parts) for finding in findings)
 
 
+PEERS_SECRET = "the-secret-of-the-other-hosts-0123456789"
 SECRET_NONE = "warning: martlet.conf: grid_secret = none: any program that reaches a storage port "
 ALL_IS_WELL = {SECRET_NONE + "is served"}
 
@@ -182,19 +184,46 @@ def test_keys_of_a_trial_cluster(directory: Path) -> None:
     assert not any("user_a_b" in sentence for sentence in findings)
 
 
-def test_another_host_has_another_secret(
-    directory: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    conf = directory / "martlet.conf"
-    edit(conf, "grid_secret = none", f"grid_secret = {SECRET.replace(' ', '-')}")
+@pytest.fixture
+def among_others(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, with a secret. Its server counts as one of another host."""
+    edit(directory / "martlet.conf", "grid_secret = none", f"grid_secret = {PEERS_SECRET}")
     monkeypatch.setattr("cluster.check.devices.is_local", lambda ip: False)
-    with service("--port", str(free_port), "--secret", SECRET.replace(" ", "-")) as peer:
-        assert not matches(found(directory), "no login")
-        peer.end()
-    assert not matches(found(directory), "no login")
-    with service("--port", str(free_port), "--secret", SECRET[::-1]):
-        at = f"127.0.0.1:{free_port}"
-        assert matches(found(directory), f"error: martlet.conf: no login to the server at {at}")
+    return directory
+
+
+def says_no_login(directory: Path, port: int, reason: str = "") -> bool:
+    start = f"error: martlet.conf: no login to the server at 127.0.0.1:{port}: "
+    return matches(found(directory), start, reason)
+
+
+def test_another_host_has_another_secret(among_others: Path, free_port: int) -> None:
+    peer = ("--port", str(free_port), "--secret")
+    with service(*peer, PEERS_SECRET) as running:
+        assert not says_no_login(among_others, free_port)
+        running.end()
+    assert not says_no_login(among_others, free_port)
+    with service(*peer, PEERS_SECRET[::-1]):
+        assert says_no_login(among_others, free_port, "no secret in common")
+
+
+def test_another_host_has_tls_or_has_not(among_others: Path, free_port: int) -> None:
+    authority = Authority(among_others)
+    made = authority.issue("127.0.0.1")
+    tls = ("--certificate", str(made.certificate), "--key", str(made.key))
+    peer = ("--port", str(free_port), "--secret", PEERS_SECRET)
+    with service(*peer, *tls):
+        assert says_no_login(among_others, free_port, "This server speaks TLS")
+    edit(among_others / "martlet.conf", "[grid]\n", f"[grid]\ngrid_tls_ca = {authority.path}\n")
+    with service(*peer):
+        assert says_no_login(among_others, free_port, "no TLS")
+    with service(*peer, *tls):
+        assert not says_no_login(among_others, free_port)
+
+
+def test_another_host_that_hangs_may_be_well(among_others: Path, free_port: int) -> None:
+    with socket.create_server(("127.0.0.1", free_port)):
+        assert not says_no_login(among_others, free_port)
 
 
 def test_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
