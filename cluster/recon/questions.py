@@ -17,7 +17,7 @@ from martlet.recon.ask import KIND_PATH, Reply
 
 OBJECT = ("object",)
 #: An older pass of a replicator is a problem, seconds; also in etc/prometheus-alerts.yml.
-PASS_SECONDS_MAX = 86400.0
+_PASS_SECONDS_MAX = 86400.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _replication_problems(here: Here, reply: Reply, value: Any) -> Iterator[str]
     last = cells.number_in(replication_moment(value))
     if last is None:
         yield "its replicator has ended no pass yet: look whether martlet-background runs there"
-    elif here.now - last > PASS_SECONDS_MAX:
+    elif here.now - last > _PASS_SECONDS_MAX:
         yield (
             f"its replicator ended its last pass {cells.age(last, here.now).text}: look whether "
             "martlet-background runs there, and at its log"

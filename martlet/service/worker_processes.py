@@ -15,7 +15,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from martlet.log import get_logger, separate_request_lines
 from martlet.service.child_process import die_with
@@ -180,8 +180,19 @@ class _Supervisor:
         # A signal in between would run a handler of the parent in the child, or find a worker that
         # the parent has not noted yet.
         held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        pid = os.fork()
-        if pid == 0:
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._be_worker(number, held)
+            self._workers[pid] = number
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+    def _be_worker(self, number: int, held: Iterable[int]) -> NoReturn:
+        """Do the work in this new process; ``held`` are the signals that its parent blocks."""
+        global _place
+        status = 1
+        try:
             die_with(self._parent)
             # Only the parent reloads. A signal to all processes of a service must not end a worker.
             for signal_number in (*_RELOAD_SIGNALS, signal.SIGUSR2):
@@ -190,19 +201,14 @@ class _Supervisor:
                 signal.signal(signal_number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             take_signals()
-            global _place
             _place = _Place(number, self._parent, self._words)
-            status = 1
-            try:
-                self._work(number)
-                for function in _end:
-                    function()
-                status = 0
-            finally:
-                separate_request_lines()
-                os._exit(status)
-        self._workers[pid] = number
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            self._work(number)
+            for function in _end:
+                function()
+            status = 0
+        finally:
+            separate_request_lines()
+            os._exit(status)
 
     def _hear(self, _number: int, _frame: object) -> None:
         if self._is_stopping:

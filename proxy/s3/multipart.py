@@ -58,7 +58,7 @@ from proxy.s3.uploads import (
 from proxy.s3.wire.acl import OBJECT_ACL
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.errors import S3Error, invalid_argument
-from proxy.s3.wire.part_checksums import Kind, kind_of_upload, type_of
+from proxy.s3.wire.part_checksums import kind_of_upload, type_of
 from proxy.s3.wire.xml_in import child_text, children, parse_xml
 from proxy.s3.wire.xml_out import Document
 
@@ -130,7 +130,7 @@ def upload_part(call: Call) -> Response:
     """UploadPart."""
     number = part_number(call)
     upload = find_upload(call)
-    kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
+    kind = upload.checksum_kind
     algorithm = "" if kind is None else kind.algorithm
     key = key_of_part(call, upload.headers)
     sealing = Sealing(key) if key else None
@@ -176,8 +176,8 @@ def copy_part(call: Call) -> Response:
 
 def _checksum_of_copy(upload: Upload, source: Headers) -> CopiedChecksum | None:
     """That of a part; ``source`` are the headers of what is copied whole, empty for a range."""
-    kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
-    return None if kind is None else CopiedChecksum(source, kind.algorithm)
+    kind = upload.checksum_kind
+    return CopiedChecksum(source, kind.algorithm) if kind else None
 
 
 def _checked_range(text: str, size: int) -> str:

@@ -80,7 +80,10 @@ def _shown_checksum(call: Call, status: int, stored: Headers, number: int | None
         return shown_checksum(stored)
     if number is None or status != 206 or not stored.get(CHECKSUM):
         return {}
-    now, parts = parts_of_object(call, version_query(call))
+    try:
+        now, parts = parts_of_object(call, version_query(call))
+    except S3Error:  # the body is there; clients do not insist on a checksum
+        return {}
     if now.get(ETAG) != stored.get(ETAG):
         return {}  # the object was overwritten since
     shown = shown_checksum(Headers({CHECKSUM: checksum_of_part(call, parts[number - 1])}))

@@ -13,12 +13,11 @@ from xml.etree.ElementTree import Element
 from martlet.http.environ import Environ
 from martlet.http.headers import environ_key
 from proxy.s3.call import Call
-from proxy.s3.object_headers import CHECKSUM, CHECKSUM_KIND
+from proxy.s3.object_headers import CHECKSUM
 from proxy.s3.uploads import Upload
 from proxy.s3.wire.checksums import ALGORITHMS
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.part_checksums import (
-    Kind,
     PartSum,
     stated_whole,
     whole_checksum,
@@ -39,7 +38,7 @@ class WholeChecksum:
         self.stored = ""
         self.failure: S3Error | None = None
         self.size = 0
-        self._kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
+        self._kind = upload.checksum_kind
         self._upload = upload
         self._stated = stated_whole(call.headers)
         self._of_parts: dict[int, tuple[str, str]] = {}

@@ -11,10 +11,9 @@ from martlet.http.response import Response
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, xml
 from proxy.s3.listing import checked_text
-from proxy.s3.object_headers import CHECKSUM, CHECKSUM_KIND
+from proxy.s3.object_headers import CHECKSUM
 from proxy.s3.rows import etag_of_row
 from proxy.s3.uploads import Upload, find_upload, parts_of, rows_of
-from proxy.s3.wire.part_checksums import Kind
 from proxy.s3.wire.times import xml_time_of_row
 from proxy.s3.wire.xml_out import Document
 
@@ -117,7 +116,7 @@ def list_parts(call: Call) -> Response:
     document.owner("Initiator", call.owner_id)
     document.owner("Owner", call.owner_id)
     document.text("StorageClass", "STANDARD")
-    kind = Kind.parse(upload.headers.get(CHECKSUM_KIND))
+    kind = upload.checksum_kind
     if kind is not None:
         document.text("ChecksumAlgorithm", kind.algorithm.upper())
         document.text("ChecksumType", kind.type)

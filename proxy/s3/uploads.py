@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from martlet.http.headers import Headers
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call
-from proxy.s3.object_headers import ETAG, UPLOAD_ID
+from proxy.s3.object_headers import CHECKSUM_KIND, ETAG, UPLOAD_ID
 from proxy.s3.wire.errors import S3Error, invalid_argument
+from proxy.s3.wire.part_checksums import Kind
 
 _ID = re.compile(r"[A-Za-z0-9_.~=-]{1,128}", re.ASCII)
 
@@ -43,6 +44,11 @@ class Upload(NamedTuple):
     def name(self) -> str:
         """The object that began it, in that container."""
         return f"{self.key}/{self.upload_id}"
+
+    @property
+    def checksum_kind(self) -> Kind | None:
+        """The checksum that the object will have; None without one."""
+        return Kind.parse(self.headers.get(CHECKSUM_KIND))
 
     def part(self, number: int) -> str:
         """The object of a part."""
