@@ -3,6 +3,7 @@
 #   trial_hosts a b c d      boots them as 192.0.2.11, .12, …; this program is 192.0.2.9
 #   on HOST COMMAND          by ssh, as root in /root; each COMMAND does it on ${hosts[@]}
 #   trial_lose_system HOST   its system disk dies: the host boots with a new one, and its disks as they are
+#   await SECONDS COMMAND... until it succeeds; the program ends with 1 if that takes too long
 #   under_load COMMAND...    does it while clients write and read through the haproxy of the first host,
 #                            with the key and the certificate in $key and $certificate; $load_failed is
 #                            1 if a request failed, and the journals of ${hosts[@]} are asked why
@@ -120,6 +121,14 @@ trial_end() {  # the namespaces end the rest
 on() {
     ssh -F "$trial/ssh_config" -i "$trial/id_ed25519" -o "UserKnownHostsFile=$trial/known_hosts" \
         "root@$(cat "$trial/$1.address")" "$2"
+}
+
+await() {  # SECONDS COMMAND
+    local ends=$((SECONDS + $1))
+    until "${@:2}"; do
+        [ $SECONDS -lt $ends ] || { echo "not in time: ${*:2}" >&2; exit 1; }
+        sleep 1
+    done
 }
 
 each() { local host; for host in "${hosts[@]}"; do on "$host" "$1"; done; }

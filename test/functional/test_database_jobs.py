@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sqlite3
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_databases import device_path, listed, ring_of
-from forked_passes import Pass
+from forked_passes import Pass, total_figures
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
@@ -45,22 +44,19 @@ def start_pass(cluster: RunningCluster, job: str, node: int) -> Pass:
 
 def run_pass(cluster: RunningCluster, job: str, must_succeed: bool = True) -> dict[str, float]:
     """Run a pass on each node, one after the other; return the sums of the figures."""
-    sums: dict[str, float] = {}
-    for node in NODES:
-        process = start_pass(cluster, job, node)
-        output, log = process.communicate()
-        assert not must_succeed or process.returncode == 0, log
-        for name, value in json.loads(output).items():
-            sums[name] = sums.get(name, 0) + value
-    return sums
+    return total_figures((start_pass(cluster, job, node) for node in NODES), must_succeed)
 
 
-def kill_passes(cluster: RunningCluster, job: str, times: int, seed: int) -> None:
-    """Start passes, and kill each in its middle."""
+def kill_passes(
+    cluster: RunningCluster, job: str, times: int, seed: int, latest: float = 0.4
+) -> None:
+    """Start passes, and kill each in its middle, ``latest`` seconds after its start at the most."""
     chance = random.Random(seed)
+    killed = 0
     for attempt in range(times):
         running = start_pass(cluster, job, NODES[attempt % len(NODES)])
-        running.kill_after(chance.uniform(0.02, 0.5))
+        killed += running.kill_after(chance.uniform(0.01, latest))
+    assert killed, "the passes were faster than the test"
 
 
 def names_below(cluster: RunningCluster, kind: str) -> list[str]:
@@ -194,7 +190,7 @@ def test_a_damaged_database_is_replaced(cluster: RunningCluster, kind: str) -> N
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     flip_bits(path)
-    kill_passes(cluster, f"{kind}-auditor", 3, seed=3)
+    kill_passes(cluster, f"{kind}-auditor", 3, seed=3, latest=0.08)
     figures = run_pass(cluster, f"{kind}-auditor")
     assert figures["errors"] == 0
     assert len(list((device / "quarantined" / f"{kind}s").iterdir())) == 1

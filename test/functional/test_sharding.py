@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_databases import listed, ring_of
-from forked_passes import Pass
+from forked_passes import Pass, total_figures
 from running_cluster import RunningCluster, await_true
 from sharding_clusters import (
     OPTIONS,
@@ -136,15 +136,16 @@ def test_kills_only_delay(new_cluster: Callable[..., RunningCluster]) -> None:
     load.fill([f"{number:05d}" for number in range(700)])
     assert load.faults == []
     load.start([f"{n:05d}" for n in range(0, 900, 3)], writers=2, listers=0)
-    chance = random.Random(5)
+    chance, killed = random.Random(5), 0
     try:
         for attempt in range(18):
             running = start_pass(confs(cluster)[attempt % 3])
-            running.kill_after(chance.uniform(0.1, 1.1))
+            killed += running.kill_after(chance.uniform(0.02, 0.5))
             if attempt % 6 == 5:
                 cluster.kill_and_await_restart(f"container-server-node{attempt % 3 + 1}")
     finally:
         load.stop()
+    assert killed, "the passes were faster than the test"
     assert [fault for fault in load.faults if not fault.endswith(": 503")] == []
 
     def is_done() -> bool:
@@ -276,6 +277,5 @@ def test_a_deleted_account_with_shards_is_reaped(one_node: RunningCluster) -> No
 
 def run_reaper(cluster: RunningCluster) -> dict[str, float]:
     (conf,) = (cluster.home / "etc").rglob("account-server.conf")
-    running = Pass("replicator.account_reaper", str(conf), "--once", "--json")
-    figures: dict[str, float] = json.loads(running.communicate()[0])
-    return figures
+    once = Pass("replicator.account_reaper", str(conf), "--once", "--json")
+    return total_figures([once], must_succeed=False)

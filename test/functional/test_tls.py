@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from certificates import Authority
+from forked_passes import Pass, total_figures
 from running_cluster import RunningCluster, await_true
 from source_tree import ROOT
 from swift_api import Account
@@ -126,10 +127,10 @@ def test_a_cluster_over_tls(new_cluster: Callable[..., RunningCluster], tmp_path
     use(account, "d")
     figures = replicate(cluster)
     assert figures["in_sync"] == figures["partitions"] > 0
-    looked = [
-        cluster.command("recon", "--md5"),
-        cluster.command("get-nodes", "--ask", "AUTH_test/d/1000"),
-    ]
+    for kind in ("account", "container"):
+        conf = str(cluster.home / "etc" / f"{kind}-server.conf")
+        total_figures([Pass(f"replicator.{kind}_replicator", conf, "--once", "--json")])
+    looked = [cluster.command("recon"), cluster.command("get-nodes", "--ask", "AUTH_test/d/1000")]
     assert [done.returncode for done in looked] == [0, 0], looked
 
     authorities.write_bytes(Authority(tmp_path, "other").path.read_bytes())

@@ -14,13 +14,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from running_cluster import prepare_child
 
 _PROGRAM = Path(__file__).with_name("pass_forker.py")
 _ANSWER_BYTES_MAX = 100
-_SECONDS_MAX = 120.0
+_SECONDS_MAX = 300.0
 _KILL_SECONDS_MAX = 30.0
 #: Processes without a pass at the moment.
 _idle: list[_Forker] = []
@@ -79,13 +80,25 @@ class Pass:
             _idle.append(self._forker)
         return self._texts[0], self._texts[1]
 
-    def kill_after(self, seconds: float) -> None:
-        """Kill it if it has not ended after so long."""
+    def kill_after(self, seconds: float) -> bool:
+        """Kill it if it has not ended after so long; return whether it was killed."""
         try:
             self.communicate(seconds)
         except subprocess.TimeoutExpired:
             os.kill(self.pid, signal.SIGKILL)
             self.communicate(_KILL_SECONDS_MAX)
+        return self.returncode == -signal.SIGKILL
+
+
+def total_figures(passes: Iterable[Pass], must_succeed: bool = True) -> dict[str, float]:
+    """Await each pass before the next one is taken; return the sums of their figures."""
+    sums: dict[str, float] = {}
+    for one in passes:
+        output, log = one.communicate()
+        assert not must_succeed or one.returncode == 0, log
+        for name, value in json.loads(output).items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
 
 
 def _content(descriptor: int) -> str:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from cluster_databases import ring_of
-from forked_passes import Pass
+from forked_passes import Pass, total_figures
 from running_cluster import RunningCluster
 from sharding_load import Load
 from storage_connection import StorageConnection
@@ -44,14 +44,7 @@ def confs(cluster: RunningCluster) -> list[str]:
 
 def run_pass(cluster: RunningCluster, must_succeed: bool = True) -> dict[str, float]:
     """Run a pass on each node, one after the other; return the sums of the figures."""
-    sums: dict[str, float] = {}
-    for conf in confs(cluster):
-        process = start_pass(conf)
-        output, log = process.communicate(timeout=300)
-        assert not must_succeed or process.returncode == 0, log
-        for name, value in json.loads(output).items():
-            sums[name] = sums.get(name, 0) + value
-    return sums
+    return total_figures(map(start_pass, confs(cluster)), must_succeed)
 
 
 def ranges_of(cluster: RunningCluster, names: tuple[str, str]) -> list[list[dict[str, Any]]]:
