@@ -96,11 +96,11 @@ type Space struct {
 func (r *Reporter) Spaces() []Space {
 	names, _ := r.entryNames() // without the directory there are none
 	found, errs := r.scrape.spaces.DoAll(names, r.spaceOf)
-	sources := xfsSources("/proc/mounts")
+	xfs := xfsDevices("/proc/self/mountinfo", "/sys/dev/block")
 	for i, name := range names {
 		found[i].Device = name
 		found[i].IsUsable = found[i].IsUsable && errs[i] == nil
-		found[i].XFSInodeCache = xfsInodeCache("/sys/fs/xfs", sources[filepath.Join(r.root, name)])
+		found[i].XFSInodeCache = xfsInodeCache("/sys/fs/xfs", xfs[filepath.Join(r.root, name)])
 	}
 	return found
 }

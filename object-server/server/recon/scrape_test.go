@@ -65,18 +65,27 @@ func TestInodeCacheOfXFS(t *testing.T) {
 		}
 		return path
 	}
-	source := write("sdb", "")
-	sources := xfsSources(write("mounts", source+" /srv/node/d1 xfs rw 0 0\nproc /proc proc rw 0 0\n"))
-	if len(sources) != 1 || sources["/srv/node/d1"] != "sdb" {
-		t.Fatalf("the sources are %v", sources)
+	mountinfo := write("mountinfo", "23 27 0:22 / /sys rw,relatime - sysfs sysfs rw\n"+
+		"61 27 7:3 / /srv/node/d1 rw,noatime shared:29 - xfs /dev/sdb rw,attr2\n"+
+		"62 27 7:4 / /srv/node/d2 rw,noatime - xfs /dev/sdc rw,attr2\n")
+	links := filepath.Join(folder, "block")
+	if err := os.Mkdir(links, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	write("sys/sdb/stats/stats", "extent_alloc 1 2\nig 100 60 1 40 2 30 5\n")
-	events := xfsInodeCache(filepath.Join(folder, "sys"), "sdb")
+	if err := os.Symlink("../../devices/virtual/block/loop3", filepath.Join(links, "7:3")); err != nil {
+		t.Fatal(err)
+	}
+	devices := xfsDevices(mountinfo, links)
+	if len(devices) != 1 || devices["/srv/node/d1"] != "loop3" {
+		t.Fatalf("the devices are %v", devices)
+	}
+	write("sys/loop3/stats/stats", "extent_alloc 1 2\nig 100 60 1 40 2 30 5\n")
+	events := xfsInodeCache(filepath.Join(folder, "sys"), "loop3")
 	if events["missed"] != 40 || events["attempts"] != 100 || events["changed"] != 5 {
 		t.Errorf("the events are %v", events)
 	}
-	write("sys/sdb/stats/stats", "ig 1 nonsense\n")
-	if events := xfsInodeCache(filepath.Join(folder, "sys"), "sdb"); events != nil {
+	write("sys/loop3/stats/stats", "ig 1 nonsense\n")
+	if events := xfsInodeCache(filepath.Join(folder, "sys"), "loop3"); events != nil {
 		t.Errorf("nonsense gives %v", events)
 	}
 }

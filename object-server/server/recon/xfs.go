@@ -10,33 +10,35 @@ import (
 // xfsEvents are the words of the line "ig" of /sys/fs/xfs/DEVICE/stats/stats: look-ups in the inode cache.
 var xfsEvents = []string{"attempts", "found", "recycled", "missed", "duplicate", "reclaimed", "changed"}
 
-// xfsSources returns the names of the block devices of XFS, by mount point.
-func xfsSources(mounts string) map[string]string {
-	text, err := os.ReadFile(mounts)
+// xfsDevices returns the kernel's names of the block devices of XFS, by mount point. The numbers of a
+// device lead to its name in links, /sys/dev/block. A file of /dev may have another name, or be hidden
+// from a service. No device is asked: it may hang.
+func xfsDevices(mountinfo, links string) map[string]string {
+	text, err := os.ReadFile(mountinfo)
 	if err != nil {
 		return nil
 	}
 	found := map[string]string{}
 	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) < 3 || words[2] != "xfs" {
+		mount, fileSystem, _ := strings.Cut(line, " - ")
+		words := strings.Fields(mount)
+		if len(words) < 5 || !strings.HasPrefix(fileSystem, "xfs ") {
 			continue
 		}
-		source := words[0]
-		if target, err := filepath.EvalSymlinks(source); err == nil {
-			source = target
+		numbers, mountPoint := words[2], words[4]
+		if target, err := os.Readlink(filepath.Join(links, numbers)); err == nil {
+			found[mountPoint] = filepath.Base(target)
 		}
-		found[words[1]] = filepath.Base(source)
 	}
 	return found
 }
 
 // xfsInodeCache returns the counts of a block device, nil if it has none.
-func xfsInodeCache(folder, source string) map[string]uint64 {
-	if source == "" {
+func xfsInodeCache(folder, device string) map[string]uint64 {
+	if device == "" {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(folder, source, "stats", "stats"))
+	text, err := os.ReadFile(filepath.Join(folder, device, "stats", "stats"))
 	if err != nil {
 		return nil
 	}
