@@ -19,6 +19,7 @@ from container.database import ContainerDatabase
 from container.info import ContainerInfo
 from container.sync_remote import Remote, RemoteError
 from container.sync_rows import SyncPoints, SyncRow, read_points, rows_after, set_points
+from martlet.conf.options import is_true
 from martlet.conf.sync_realms import SyncRealms, SyncTarget
 from martlet.http.headers import Headers
 from martlet.http.internal_client import InternalClient
@@ -30,6 +31,7 @@ from storage.concurrency import for_each
 from storage.errors import DatabaseError, DatabaseMissing
 
 _ROWS_AT_ONCE = 100
+_VERSIONS_ENABLED = "x-container-sysmeta-versions-enabled"
 #: Headers of an answer, not of the object.
 _NOT_SENT_NAMES = """
     accept-ranges connection content-range date etag last-modified transfer-encoding
@@ -114,6 +116,11 @@ class ContainerSync:
             sync_to = metadata.get("x-container-sync-to", "")
             user_key = metadata.get("x-container-sync-key", "")
             if not sync_to or not user_key or info.is_deleted:
+                return False
+            # The proxy refuses the two together, but two requests at once may both pass.
+            if is_true(metadata.get(_VERSIONS_ENABLED)):
+                self._failures += 1
+                self._log.error("cannot sync path=%s reason=object versioning", _path(info))
                 return False
             try:
                 target = self._realms.parse(sync_to, self._allowed_hosts)

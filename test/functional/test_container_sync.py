@@ -163,3 +163,32 @@ def test_signed_requests_only(synced: RunningCluster, account: Account) -> None:
     headers = {"X-Container-Sync-Auth": "near nonce 00", "X-Timestamp": "1700000000.00000"}
     assert account.call("PUT", "guarded", "o", headers=headers, body=b"x").status == 401
     assert "NEAR" in account.send("GET", "/info").json["container_sync"]["realms"]
+
+
+def test_versions_and_a_target_exclude_each_other(synced: RunningCluster, account: Account) -> None:
+    target = {"X-Container-Sync-To": "//near/here/AUTH_test/copy", "X-Container-Sync-Key": "user"}
+    versions = {"X-Versions-Enabled": "true"}
+    assert account.call("PUT", "both", headers=target | versions).status == 400
+    assert account.call("HEAD", "both").status == 404
+    link(account, "source", "copy")
+    for method in ("POST", "PUT"):
+        refused = account.call(method, "source", headers=versions)
+        assert (refused.status, refused.body) == (
+            400,
+            b"Cannot enable object versioning on a container that is synced.",
+        )
+    assert account.call("PUT", "versioned", headers=versions).status == 201
+    for method in ("POST", "PUT"):
+        refused = account.call(method, "versioned", headers=target)
+        assert (refused.status, refused.body) == (
+            400,
+            b"A container with object versioning cannot be synced.",
+        )
+    assert account.call("PUT", "source", "o", body=b"x").status == 201
+    assert one_pass(synced) == 0
+    account.await_names(["o"], "copy")
+    # One of the two makes room for the other, in one request as well.
+    none = {"X-Container-Sync-To": ""}
+    assert account.call("POST", "source", headers=versions | none).status == 204
+    suspended = {"X-Versions-Enabled": "false"}
+    assert account.call("POST", "versioned", headers=suspended | target).status == 204

@@ -18,6 +18,7 @@ from proxy.middleware.versions.header_names import ENABLED_HEADER, ENABLED_SYSME
 from proxy.middleware.versions.query import check_listing
 from proxy.replicas.locks import is_lockable
 
+_SYNC_HEADER = "X-Container-Sync-To"
 _LEGACY_HEADERS = ("X-Versions-Location", "X-History-Location")
 
 
@@ -34,9 +35,15 @@ class ContainerRequests:
         :raises HTTPException: 400, 406, 409 or 503.
         """
         method = environ["REQUEST_METHOD"]
-        if method in ("PUT", "POST") and Request(environ).headers.get(ENABLED_HEADER):
-            self._check_enabling(environ, account, container)
-            return self._app
+        if method in ("PUT", "POST"):
+            headers = Request(environ).headers
+            if headers.get(ENABLED_HEADER):
+                self._check_enabling(environ, account, container)
+                return self._app
+            if headers.get(_SYNC_HEADER) and self._containers.is_enabled(
+                environ, account, container
+            ):
+                raise http_error(400, "A container with object versioning cannot be synced.")
         if method == "DELETE":
             return self._delete_container(environ, account, container)
         if method == "GET" and environ.get("QUERY_STRING"):
@@ -46,7 +53,8 @@ class ContainerRequests:
     def _check_enabling(self, environ: Environ, account: str, container: str) -> None:
         headers = Request(environ).headers
         enables = is_true(headers[ENABLED_HEADER])
-        sysmeta = self._containers.info(environ, account, container)["sysmeta"]
+        info = self._containers.info(environ, account, container)
+        sysmeta = info["sysmeta"]
         if not enables and is_lockable(sysmeta):
             raise http_error(409, "Versioning stays enabled where objects may be locked.")
         if enables:
@@ -56,6 +64,11 @@ class ContainerRequests:
                     400,
                     "Cannot enable object versioning on a container that is already using"
                     " the legacy versioned writes feature.",
+                )
+            # A version that is restored keeps its time. The target would keep what is newer.
+            if headers.get(_SYNC_HEADER, info.get("sync_to")):
+                raise http_error(
+                    400, "Cannot enable object versioning on a container that is synced."
                 )
         headers[ENABLED_SYSMETA] = str(enables)
 

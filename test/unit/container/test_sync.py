@@ -219,6 +219,17 @@ def test_containers_without_a_target_are_left_alone(cluster: Cluster) -> None:
     assert cluster.remote.calls == []
 
 
+def test_a_container_with_versions_is_not_synced(cluster: Cluster) -> None:
+    cluster.write("a")
+    enabled = {"X-Container-Sysmeta-Versions-Enabled": "True"}
+    assert cluster.call("POST", CONTAINER, 80, enabled).status == 204
+    assert (cluster.sync(), cluster.remote.calls) == (1, [])
+    suspended = {"X-Container-Sysmeta-Versions-Enabled": "False"}
+    assert cluster.call("POST", CONTAINER, 81, suspended).status == 204
+    assert cluster.sync() == 0
+    assert cluster.remote.calls == ["HEAD a", "PUT a"]
+
+
 def test_there_is_an_end_to_the_work_of_a_pass(cluster: Cluster) -> None:
     cluster.write(*(f"o{number}" for number in range(5)))
     cluster.sync(container_time=1e-9)
