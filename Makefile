@@ -47,10 +47,10 @@ GOFMT_CHECK := unformatted=$$(gofmt -l object-server); if [ -n "$$unformatted" ]
 	echo "gofmt would change: $$unformatted" >&2; exit 1; fi
 
 # Go tests of which the race detector gets a part. `make go-test` runs them whole without it.
-THINNED := RecycledSegments|StateMachine|EqualsModel|OnReplicas|OrderDoesNotMatter|FlippedHeaders
+THINNED := TestPowerCuts$$|RecycledSegments|StateMachine|EqualsModel|OnReplicas|OrderDoesNotMatter|FlippedHeaders
 # Go tests in which the race detector finds nothing and takes ten times as long: one goroutine, or
 # what other tests run as well. `make go-test` runs them without it.
-ONE_GOROUTINE := TestPowerCutsFindLies$$|TestOldAndNewSegments|TestFilter$$|TestPackedIndexIsItsModel|TestMemoryEqualsWalk|TestTombstonesOfManyDays
+ONE_GOROUTINE := TestPowerCutsFindLies$$|TestOldAndNewSegments|TestFilter$$|TestPackedIndexIsItsModel|TestMemoryEqualsWalk|TestTombstonesOfManyDays|TestCopySharesBytes|TestSpreadDeletesOnFullDevice
 
 # Never fetch another Go than the one that is installed.
 export GOTOOLCHAIN := local

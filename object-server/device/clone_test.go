@@ -13,7 +13,7 @@ import (
 // one that cannot, it is a whole one.
 func TestCopySharesBytes(t *testing.T) {
 	const size = 48 << 20
-	content, other := body(3, size), body(4, size/2) // once: the race detector makes them slow
+	content, other := body(3, size), body(4, size/2)
 	for _, kind := range []struct {
 		name   string
 		shares bool

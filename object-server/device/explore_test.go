@@ -60,9 +60,9 @@ func crashNumber(name string, otherwise int) int {
 // was not written. `make crash` runs this for MARTLET_CRASH_STATES states from
 // MARTLET_CRASH_SEED on.
 func TestPowerCuts(t *testing.T) {
-	sample := 6000
+	sample := 4000
 	if raceDetector {
-		sample = 400
+		sample = 100
 	}
 	hunt := crashHunt{
 		states: crashNumber("MARTLET_CRASH_STATES", sample), next: uint64(crashNumber("MARTLET_CRASH_SEED", 1)),
