@@ -117,12 +117,10 @@ class ContainerSync:
             user_key = metadata.get("x-container-sync-key", "")
             if not sync_to or not user_key or info.is_deleted:
                 return False
-            # The proxy refuses the two together, but two requests at once may both pass.
-            if is_true(metadata.get(_VERSIONS_ENABLED)):
-                self._failures += 1
-                self._log.error("cannot sync path=%s reason=object versioning", _path(info))
-                return False
             try:
+                # The proxy refuses the two together, but two requests at once may both pass.
+                if is_true(metadata.get(_VERSIONS_ENABLED)):
+                    raise ValueError("object versioning is enabled")
                 target = self._realms.parse(sync_to, self._allowed_hosts)
             except ValueError as error:
                 self._failures += 1

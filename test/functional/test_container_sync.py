@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 from running_cluster import RunningCluster, free_port
+from s3_client import s3_client
 from swift_api import Account
 
 from container.sync_daemon import load_daemon
@@ -176,6 +178,10 @@ def test_versions_and_a_target_exclude_each_other(synced: RunningCluster, accoun
         assert (refused.status, refused.body) == (
             400,
             b"Cannot enable object versioning on a container that is synced.",
+        )
+    with pytest.raises(ClientError, match=r"InvalidRequest.*on a container that is synced"):
+        s3_client(synced.port).put_bucket_versioning(
+            Bucket="source", VersioningConfiguration={"Status": "Enabled"}
         )
     assert account.call("PUT", "versioned", headers=versions).status == 201
     for method in ("POST", "PUT"):

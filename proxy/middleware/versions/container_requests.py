@@ -39,11 +39,9 @@ class ContainerRequests:
             headers = Request(environ).headers
             if headers.get(ENABLED_HEADER):
                 self._check_enabling(environ, account, container)
-                return self._app
-            if headers.get(_SYNC_HEADER) and self._containers.is_enabled(
-                environ, account, container
-            ):
-                raise http_error(400, "A container with object versioning cannot be synced.")
+            elif headers.get(_SYNC_HEADER):
+                self._check_target(environ, account, container)
+            return self._app
         if method == "DELETE":
             return self._delete_container(environ, account, container)
         if method == "GET" and environ.get("QUERY_STRING"):
@@ -71,6 +69,10 @@ class ContainerRequests:
                     400, "Cannot enable object versioning on a container that is synced."
                 )
         headers[ENABLED_SYSMETA] = str(enables)
+
+    def _check_target(self, environ: Environ, account: str, container: str) -> None:
+        if self._containers.is_enabled(environ, account, container):
+            raise http_error(400, "A container with object versioning cannot be synced.")
 
     def _delete_container(self, environ: Environ, account: str, container: str) -> WSGIApp:
         status, headers, body = call_app(self._app, environ)
