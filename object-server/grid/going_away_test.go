@@ -80,8 +80,8 @@ func TestTheReceiverOfGoAwayClosesWhenItsRequestsAreDone(t *testing.T) {
 		check(t, err)
 		r.send(frame.AppendRequest(nil, 2, "wait", 0, 0, []byte("x")))
 		<-begun
-		r.send(frame.AppendReason(nil, frame.GoAway, "restart"))
 		request := r.expect(frame.Request)
+		r.send(frame.AppendReason(nil, frame.GoAway, "restart"))
 		r.send(frame.AppendAnswer(nil, request.ID, []byte("y")))
 		close(release)
 		if f := r.expect(frame.Answer); string(f.Payload) != "x" {
