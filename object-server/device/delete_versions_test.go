@@ -186,6 +186,7 @@ func TestDeleteVersionsAfterCrash(t *testing.T) {
 
 // Look-ups beside removals show each version until it is removed, and not after.
 func TestLookUpsBesideRemovals(t *testing.T) {
+	t.Parallel()
 	const name, count, readers = "/a/c/heron", 300, 4
 	d := open(t, vfs.NewMem("/d"), "/d", Options{VersionBytes: 16 << 10})
 	defer d.Close()

@@ -120,6 +120,7 @@ func (f *filling) wantStored() {
 // A device that has run full comes back to free space when objects are deleted,
 // whichever and by whatever method, and also if it is opened anew while it is full.
 func TestFullDeviceRecovers(t *testing.T) {
+	t.Parallel()
 	const size = 32 << 20
 	orders := map[string]func(f *filling) []int{
 		"in sequence": func(f *filling) []int { return f.stored },

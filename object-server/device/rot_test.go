@@ -151,6 +151,7 @@ func checkHarmless(t *testing.T, fs vfs.FS, m *model, where string, allowed erro
 // Killed processes, restarts and rotten bytes, on real file systems of every
 // kind.
 func TestEveryDisk(t *testing.T) {
+	t.Parallel()
 	proof.Disks(t, func(t *testing.T, root string) {
 		for _, point := range failpoint.All {
 			device := filepath.Join(root, string(point))

@@ -57,6 +57,7 @@ func TestOneBadSector(t *testing.T) {
 // The versions of a name are read past a sector that cannot be read, whether the
 // partition is opened with it or not. One that is not there is not said not to be.
 func TestVersionsOnABadSector(t *testing.T) {
+	t.Parallel()
 	const name, count = "/a/c/heron", 40
 	mem, loc := vfs.NewMem("/d"), locate("/a/c/heron", 1)
 	d := open(t, mem, "/d", Options{})

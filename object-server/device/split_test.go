@@ -71,6 +71,7 @@ func raised(t *testing.T, fs vfs.FS, root string, o Options, times int) *Device 
 // A partition with damage can be split: what was readable still is, and what was
 // not is in quarantine as before, not forgotten.
 func TestDamagedPartitionsAreSplit(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem("/d")
 	m := smallDevice(t, mem, "/d")
 	quarantined := 0
@@ -269,6 +270,7 @@ func TestSharedRoomOfOneHalfComesBack(t *testing.T) {
 // A full device whose partitions are split comes back to free space as others do,
 // though the halves share their files.
 func TestFullDeviceIsSplit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what       string
 		size, bits int

@@ -251,6 +251,7 @@ func rottenVersions(t *testing.T, name string) (*vfs.Mem, versionHistory) {
 // no version that was removed, no large file of a live version is deleted, and
 // the name takes new versions.
 func TestDamageToVersions(t *testing.T) {
+	t.Parallel()
 	const name = "/a/c/heron"
 	mem, h := rottenVersions(t, name)
 	step := int64(97)
