@@ -29,7 +29,8 @@ _KMS = ("aws:kms", "aws:kms:dsse")
 _DECRYPTED = "x-backend-crypto-cipher"
 
 
-def _encrypts() -> bool:
+def encrypts() -> bool:
+    """Whether the filter encrypts new objects."""
     return bool(admin_info("encryption").get("enabled"))
 
 
@@ -39,7 +40,7 @@ def _check(algorithm: str) -> None:
         raise S3Error("NotImplemented", "Encryption with keys of a KMS is not implemented.")
     if algorithm != ALGORITHM:
         raise S3Error("InvalidEncryptionAlgorithmError")
-    if not _encrypts():
+    if not encrypts():
         text = "Encryption is not switched on here, so objects would be stored in the clear."
         raise S3Error("NotImplemented", text)
 
@@ -54,7 +55,7 @@ def shown_encryption(sealing: Sealing | None) -> dict[str, str]:
     """The headers of the answer to a write."""
     if sealing is not None:
         return sealing.shown
-    return {_HEADER: ALGORITHM} if _encrypts() else {}
+    return {_HEADER: ALGORITHM} if encrypts() else {}
 
 
 def shown_of_stored(key: CustomerKey | None, stored: Headers) -> dict[str, str]:
@@ -67,7 +68,7 @@ def shown_of_stored(key: CustomerKey | None, stored: Headers) -> dict[str, str]:
 def get_encryption(call: Call) -> Response:
     """GetBucketEncryption."""
     call.require_bucket()
-    if not _encrypts():
+    if not encrypts():
         code = "ServerSideEncryptionConfigurationNotFoundError"
         raise S3Error(code, fields={"BucketName": call.bucket})
     document = Document(_ROOT)

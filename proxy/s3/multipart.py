@@ -152,16 +152,15 @@ def copy_part(call: Call) -> Response:
     headers = {**source.headers(call), "x-fresh-metadata": "true"}
     # What is true of the source as it is stored is not true of the part.
     for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
-                 OVERRIDE_ETAG, CHECKSUM, OBJECT_ACL):  # fmt: skip
+                 OVERRIDE_ETAG, OBJECT_ACL):  # fmt: skip
         headers[name] = ""
     stated = call.headers.get("x-amz-copy-source-range")
     if stated is not None:
         headers["range"] = _checked_range(stated, int(found.get("content-length", "0")))
     checksum = _checksum_of_copy(upload, Headers() if stated else found)
-    if checksum is not None:
-        headers |= checksum.headers()
+    headers |= checksum.headers()
     place = upload.container, upload.part(number)
-    if key is None and keys.source is None and not (checksum and checksum.is_new):
+    if key is None and keys.source is None and not checksum.is_new:
         answer = call.ask("PUT", *place, query=source.query, headers=headers)
     else:
         at = Place(source.bucket, source.key, source.query)
@@ -169,15 +168,15 @@ def copy_part(call: Call) -> Response:
         if not answer.is_success:
             raise call.refusal(answer, "PUT", *place)
     check_done(answer, headers)
-    response = copy_result("CopyPartResult", answer, source, checksum.stored if checksum else "")
+    response = copy_result("CopyPartResult", answer, source, checksum.stored)
     response.headers.update(keys.shown())
     return response
 
 
-def _checksum_of_copy(upload: Upload, source: Headers) -> CopiedChecksum | None:
+def _checksum_of_copy(upload: Upload, source: Headers) -> CopiedChecksum:
     """That of a part; ``source`` are the headers of what is copied whole, empty for a range."""
     kind = upload.checksum_kind
-    return CopiedChecksum(source, kind.algorithm) if kind else None
+    return CopiedChecksum(source, kind.algorithm if kind else None)
 
 
 def _checked_range(text: str, size: int) -> str:

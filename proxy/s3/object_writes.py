@@ -19,7 +19,7 @@ from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
 from proxy.s3.conditions import Condition, check_done, condition_of
 from proxy.s3.customer_keys import Sealing, sealing_of
-from proxy.s3.encryption import shown_encryption
+from proxy.s3.encryption import encrypts, shown_encryption
 from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.listing import is_delete_marker
 from proxy.s3.lock_headers import bypass_header, lock_headers, refuse_locked
@@ -32,6 +32,7 @@ from proxy.s3.object_headers import (
 from proxy.s3.objects import version_query
 from proxy.s3.tagging import tagging_header
 from proxy.s3.wire.addressing import check_key
+from proxy.s3.wire.checksums import DEFAULT_ALGORITHM
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.payload import CheckedBody, Framing, RefusedBody
@@ -85,8 +86,9 @@ def store(
     form = framing(call)
     if form.length is None and not call.is_form:
         raise S3Error("MissingContentLength")
-    if algorithm:
-        form = _with_checksum(form, algorithm)
+    # A checksum tells something of the body, so an encrypted one gets none that is not asked for.
+    is_encrypted = sealing is not None or encrypts()
+    form = _with_checksum(form, algorithm, "" if is_encrypted else DEFAULT_ALGORITHM)
     md5 = content_md5(call)
     body = open_body(call, form)
     sent = {**headers, **sealing.headers} if sealing else headers
@@ -120,13 +122,18 @@ def _announce(environ: Environ, length: int | None) -> None:
         environ["CONTENT_LENGTH"] = str(length)
 
 
-def _with_checksum(form: Framing, algorithm: str) -> Framing:
-    """:raises S3Error: the body has a checksum of another algorithm."""
-    if form.algorithm not in (None, algorithm):
+def _with_checksum(form: Framing, algorithm: str, default: str) -> Framing:
+    """The form with the checksum that is stored; ``default`` is that of no other's choice.
+
+    :raises S3Error: the body has a checksum of another algorithm.
+    """
+    if form.algorithm is None:
+        return form._replace(algorithm=algorithm or default or None)
+    if algorithm not in ("", form.algorithm):
         text = "Checksum Type mismatch occurred, expected checksum Type: "
         text += f"{algorithm}, actual checksum Type: {form.algorithm}"
         raise S3Error("InvalidRequest", text)
-    return form._replace(algorithm=algorithm)
+    return form
 
 
 def _keep_checksum(environ: Environ, body: CheckedBody, form: Framing) -> None:

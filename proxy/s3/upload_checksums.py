@@ -18,6 +18,7 @@ from proxy.s3.uploads import Upload
 from proxy.s3.wire.checksums import ALGORITHMS
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.part_checksums import (
+    DEFAULT_KIND,
     PartSum,
     stated_whole,
     whole_checksum,
@@ -38,12 +39,13 @@ class WholeChecksum:
         self.stored = ""
         self.failure: S3Error | None = None
         self.size = 0
-        self._kind = upload.checksum_kind
+        self._kind = upload.checksum_kind or DEFAULT_KIND
+        self._has_kind = upload.checksum_kind is not None
         self._upload = upload
         self._stated = stated_whole(call.headers)
         self._of_parts: dict[int, tuple[str, str]] = {}
         of_type = call.headers.get("x-amz-checksum-type")
-        if of_type is not None and self._kind is not None and of_type != self._kind.type:
+        if of_type is not None and self._has_kind and of_type != self._kind.type:
             text = f"The upload was created with the checksum type {self._kind.type}."
             raise S3Error("InvalidRequest", text)
 
@@ -68,23 +70,27 @@ class WholeChecksum:
             if wanted is not None and wanted != (algorithm, value):
                 fields = {"UploadId": self._upload.upload_id, "PartNumber": str(number)}
                 return self._refuse(entry, S3Error("InvalidPart", fields=fields))
-            if self._kind is not None and algorithm == self._kind.algorithm:
+            if algorithm == self._kind.algorithm:
                 sums.append(PartSum(value, int(entry["bytes"])))
-        if self._kind is not None and len(sums) == len(entries):
+        if len(sums) == len(entries):
             whole = whole_checksum(self._kind, sums)
             self.stored = f"{self._kind.algorithm}={whole}"
-        # As at Amazon, without a checksum of the upload the stated one does not matter.
-        if self._kind is not None and self._stated is not None and not self._is_stated():
+        if self._stated is not None and self._contradicts(*self._stated):
             return self._refuse(entries[-1], S3Error("BadDigest", _mismatch(self._stated[0])))
         if self.stored:
             environ[environ_key(CHECKSUM)] = self.stored
         return []
 
-    def _is_stated(self) -> bool:
-        """Whether the checksum is the one that the client states, which may lack the count."""
-        algorithm, value = self._stated or ("", "")
+    def _contradicts(self, algorithm: str, value: str) -> bool:
+        """Whether the object has another checksum than the client states.
+
+        What is stated may lack the count of a composite one. As at Amazon, it does not matter if
+        the upload was begun without a checksum and the object has none of this algorithm.
+        """
         own_algorithm, _, own = self.stored.partition("=")
-        return algorithm == own_algorithm and value in (own, own.partition("-")[0])
+        if not self._has_kind and algorithm != own_algorithm:
+            return False
+        return algorithm != own_algorithm or value not in (own, own.partition("-")[0])
 
     def _refuse(self, entry: dict[str, Any], error: S3Error) -> list[tuple[str, str]]:
         self.failure = error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,9 +30,13 @@ _SERVERS = ("account-server", "container-server", "object-server", "proxy-server
 # Where Swift has several minutes, so that a pass of a job comes soon.
 _OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "account-server": {"account-reaper": {"delay_reaping": 0}},
-    "container-server": {"app:container-server": {"report_interval": 4}},
+    "container-server": {"app:container-server": {"report_interval": 1}},
     "object-server": {"object-updater": {"interval": 1}},
-    "proxy-server": {"app:proxy-server": {"allow_account_management": "yes"}},
+    # A worker whose own cache has a container must answer: there is no memcached.
+    "proxy-server": {
+        "DEFAULT": {"workers": 1},
+        "app:proxy-server": {"allow_account_management": "yes"},
+    },
 }
 # Swift's own, in the processes of the tests.
 _INTERNAL_CLIENT = """
@@ -49,6 +54,16 @@ use = egg:swift#symlink
 use = egg:swift#catch_errors
 """
 
+_TESTS = """
+[probe_test]
+proxy_base_url = {url}
+check_server_timeout = 60
+[s3api_test]
+endpoint = {url}
+access_key1 = test:tester
+secret_key1 = testing
+"""
+
 
 def run_probes(selection: Sequence[str]) -> list[Result]:
     """Run the tests, or those of ``selection`` (pytest's arguments), on a cluster of four nodes."""
@@ -57,7 +72,7 @@ def run_probes(selection: Sequence[str]) -> list[Result]:
     cluster = _new_cluster(home)
     described = home / "probe.json"
     described.write_text(json.dumps(_describe(home), indent=1))
-    conf = f"[probe_test]\nproxy_base_url = {cluster.url}\ncheck_server_timeout = 60\n"
+    conf = _TESTS.format(url=cluster.url)
     return PROBES.run(conf, selection, variables={"PROBE_CLUSTER": str(described)})
 
 
@@ -84,6 +99,8 @@ def _add(conf: Path, sections: dict[str, dict[str, Any]]) -> None:
     text = conf.read_text()
     for section, options in sections.items():
         head = f"[{section}]\n"
+        for name in options:
+            text = re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE)
         lines = "".join(f"{name} = {value}\n" for name, value in options.items())
         text = text.replace(head, head + lines) if head in text else f"{text}\n{head}{lines}"
     conf.write_text(text)

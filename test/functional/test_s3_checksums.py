@@ -9,6 +9,7 @@ import zlib
 from typing import Any
 
 import pytest
+from awscrt import checksums
 from botocore.exceptions import ClientError
 from running_cluster import RunningCluster
 from s3_client import new_bucket, s3_client
@@ -105,14 +106,58 @@ def test_what_the_client_states_must_hold(s3: Any, at: dict[str, str]) -> None:
 
 
 def test_uploads_without_a_checksum(s3: Any, at: dict[str, str]) -> None:
-    s3.complete_multipart_upload(**begin(s3, at, states=False))
-    assert "ChecksumType" not in s3.head_object(**at, ChecksumMode="ENABLED")
+    """As at Amazon, they have one of CRC64NVME over the whole body."""
+    done = begin(s3, at, states=False)
+    whole = crc64(b"".join(BODIES))
+    complete = s3.complete_multipart_upload
+    assert refused(complete, **done, ChecksumCRC64NVME=crc64(b"")) == "BadDigest"
+    for _ in range(2):  # the second time the upload is completed already
+        answer = complete(**done, ChecksumCRC32="AAAAAA==")  # which it has not
+        assert answer["ChecksumCRC64NVME"] == whole
+    assert shown(s3, at) == {"ChecksumCRC64NVME": whole, "ChecksumType": "FULL_OBJECT"}
     found = s3.get_object_attributes(**at, ObjectAttributes=["Checksum", "ObjectParts"])
-    assert "Checksum" not in found
-    assert found["ObjectParts"] == {"TotalPartsCount": 2}
+    assert found["Checksum"] == {"ChecksumCRC64NVME": whole, "ChecksumType": "FULL_OBJECT"}
+    assert found["ObjectParts"]["TotalPartsCount"] == 2
+    of_parts = [part["ChecksumCRC64NVME"] for part in found["ObjectParts"]["Parts"]]
+    assert of_parts == [crc64(body) for body in BODIES]
     assert refused(s3.get_object_attributes, **at, ObjectAttributes=["X"]) == "InvalidArgument"
     wrong = {"ChecksumAlgorithm": "SHA1", "ChecksumType": "FULL_OBJECT"}
     assert refused(s3.create_multipart_upload, **at, **wrong) == "InvalidRequest"
+
+
+def test_parts_of_different_checksums_have_none_together(s3: Any, at: dict[str, str]) -> None:
+    upload = {**at, "UploadId": s3.create_multipart_upload(**at)["UploadId"]}
+    parts = []
+    for number, more in enumerate(({}, {"ChecksumAlgorithm": "CRC32"}), 1):
+        part = s3.upload_part(**upload, PartNumber=number, Body=BODIES[number - 1], **more)
+        parts.append({"PartNumber": number, "ETag": part["ETag"]})
+    answer = s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+    assert "ChecksumType" not in answer
+    assert shown(s3, at) == {}
+    assert s3.get_object(**at, ChecksumMode="ENABLED")["Body"].read() == b"".join(BODIES)
+
+
+def test_a_copied_part_keeps_the_checksum_of_a_whole_source(s3: Any, at: dict[str, str]) -> None:
+    source = f"{at['Bucket']}/{at['Key']}"
+    s3.put_object(**at, Body=BODIES[0])
+    for more, has_sum in (({}, True), ({"CopySourceRange": "bytes=0-9"}, False)):
+        there = {**at, "Key": "joined"}
+        upload = {**there, "UploadId": s3.create_multipart_upload(**there)["UploadId"]}
+        part = s3.upload_part_copy(**upload, PartNumber=1, CopySource=source, **more)
+        parts = [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]
+        s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+        assert shown(s3, there).get("ChecksumCRC64NVME") == (crc64(BODIES[0]) if has_sum else None)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000, 3_000_000])
+def test_an_object_without_a_checksum_gets_one(s3: Any, at: dict[str, str], size: int) -> None:
+    body = b"x" * size
+    answer = s3.put_object(**at, Body=body)
+    assert (answer["ChecksumCRC64NVME"], answer["ChecksumType"]) == (crc64(body), "FULL_OBJECT")
+    assert shown(s3, at) == {"ChecksumCRC64NVME": crc64(body), "ChecksumType": "FULL_OBJECT"}
+    assert s3.get_object(**at, ChecksumMode="ENABLED")["Body"].read() == body
+    s3.put_object(**at, Body=body, IfMatch=answer["ETag"])
+    assert shown(s3, at)["ChecksumCRC64NVME"] == crc64(body)
 
 
 def test_attributes_of_an_object_in_one_part(s3: Any, at: dict[str, str]) -> None:
@@ -124,6 +169,10 @@ def test_attributes_of_an_object_in_one_part(s3: Any, at: dict[str, str]) -> Non
     assert "ObjectParts" not in found
     missing = {"Bucket": at["Bucket"], "Key": "absent", "ObjectAttributes": ["ETag"]}
     assert refused(s3.get_object_attributes, **missing) == "NoSuchKey"
+
+
+def crc64(body: bytes) -> str:
+    return base64.b64encode(checksums.crc64nvme(body).to_bytes(8, "big")).decode()
 
 
 def crc32(body: bytes) -> str:
@@ -164,7 +213,7 @@ def test_a_copy_has_the_checksum_of_its_source_or_a_new_one(
         assert copied(s3, at, **wanted) == sums
         assert s3.head_object(**at | {"Key": "copy"})["Metadata"] == {}
     s3.put_object(**at, Body=body)
-    assert copied(s3, at) == {}
+    assert copied(s3, at) == {"ChecksumCRC64NVME": crc64(body), "ChecksumType": "FULL_OBJECT"}
     assert copied(s3, at, ChecksumAlgorithm="SHA256") == new
     there = {**at, "Key": "copy", "CopySource": f"{at['Bucket']}/k"}
     assert refused(s3.copy_object, **there, ChecksumAlgorithm="MD5") == "InvalidRequest"

@@ -30,10 +30,16 @@ ASKED = {"ServerSideEncryption": "AES256"}
 
 
 @pytest.fixture(scope="module")
-def s3(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of a proxy that encrypts, unlike the cluster's own."""
+def port(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a proxy that encrypts, unlike the cluster's own."""
     with OtherProxy(cluster, tmp_path_factory.mktemp("sse"), PIPELINE, SECTIONS) as proxy:
-        yield s3_client(proxy.port)
+        yield proxy.port
+
+
+@pytest.fixture(scope="module")
+def s3(port: int) -> Any:
+    """A client of that proxy."""
+    return s3_client(port)
 
 
 @pytest.fixture
@@ -70,6 +76,20 @@ def test_objects(cluster: RunningCluster, s3: Any, bucket: str, size: int) -> No
     assert copied["CopyObjectResult"]["ETag"] == etag
     assert read(s3, Bucket=bucket, Key="copy") == body
     assert on_disk(cluster, word) == []
+
+
+def test_no_checksum_tells_of_an_encrypted_body(port: int, bucket: str) -> None:
+    """System metadata is not encrypted, so only what the client states is stored."""
+    s3 = s3_client(port, request_checksum_calculation="when_required")
+    named = {"Bucket": bucket, "Key": "k"}
+    own = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": b"k" * 32}
+    for key in ({}, own):
+        s3.put_object(**named, Body=b"secret", **key)
+        assert "ChecksumType" not in s3.head_object(**named, ChecksumMode="ENABLED", **key)
+    upload = {**named, "UploadId": s3.create_multipart_upload(**named)["UploadId"]}
+    etag = s3.upload_part(**upload, PartNumber=1, Body=b"secret")["ETag"]
+    parts = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+    assert "ChecksumType" not in s3.complete_multipart_upload(**upload, MultipartUpload=parts)
 
 
 def test_multipart_uploads(cluster: RunningCluster, s3: Any, bucket: str) -> None:

@@ -69,6 +69,9 @@ ALGORITHMS: dict[str, Callable[[], Digest]] = {
     "sha256": hashlib.sha256,
 }
 
+#: The algorithm of a body for which the client states no checksum, as at Amazon.
+DEFAULT_ALGORITHM = "crc64nvme"
+
 
 def stated_checksum(headers: Mapping[str, str]) -> tuple[str, str] | None:
     """The algorithm and the base64 of the one checksum among headers; None without one.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from awscrt import checksums as crt
 
-from proxy.s3.wire.checksums import ALGORITHMS, PREFIX, is_checksum
+from proxy.s3.wire.checksums import ALGORITHMS, DEFAULT_ALGORITHM, PREFIX, is_checksum
 from proxy.s3.wire.errors import S3Error
 
 COMPOSITE, FULL = "COMPOSITE", "FULL_OBJECT"
@@ -39,6 +39,10 @@ class Kind(NamedTuple):
         algorithm, _, of_type = (text or "").partition(" ")
         known = algorithm in ALGORITHMS and of_type in (COMPOSITE, FULL)
         return cls(algorithm, of_type) if known else None
+
+
+#: That of an upload which was begun without one. It has it if all of its parts do.
+DEFAULT_KIND = Kind(DEFAULT_ALGORITHM, FULL)
 
 
 class PartSum(NamedTuple):
