@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +21,8 @@ const footerAgreed = "X-Obj-Metadata-Footer"
 // footerBytesMax bounds the metadata after the object, in bytes of JSON.
 const footerBytesMax = 128 << 10
 
+const noObject = "couldn't find the object's MIME doc"
+
 // receiveWithFooters reads a MIME document of two parts: the object, and JSON with its metadata.
 func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writer) (*receivedBody, error) {
 	boundary := x.header(message.MIMEBoundary)
@@ -29,19 +33,13 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 		// The proxy sends footers only to a server that accepts them in its 100 Continue.
 		x.carrier.proceed(footerAgreed, "yes")
 	}
-	parts := multipart.NewReader(body, boundary)
-	part, err := parts.NextRawPart()
-	if err != nil {
-		return nil, partFailure(err, "couldn't find the object's MIME doc")
-	}
-	received, err := s.copyBody(target, part, -1)
+	rest := bufio.NewReader(body)
+	received, parts, err := s.receiveObject(rest, boundary, x.sizeHint(), target)
 	if err != nil {
 		return nil, err
 	}
-	if announced := x.sizeHint(); announced >= 0 && announced != received.size {
-		return nil, fail(statusClientClosed, "The body has %d bytes, %d were announced.", received.size, announced)
-	}
-	if part, err = parts.NextRawPart(); err != nil {
+	part, err := parts.NextRawPart()
+	if err != nil {
 		return nil, partFailure(err, "couldn't find footer MIME doc")
 	}
 	if received.footers, err = readFooters(part); err != nil {
@@ -55,6 +53,56 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 		return nil, bodyFailure(err)
 	}
 	return received, nil
+}
+
+// receiveObject reads the first part, and returns the reader of the others; size is -1 if unknown.
+func (s *Server) receiveObject(body *bufio.Reader, boundary string, size int64, target io.Writer) (*receivedBody, *multipart.Reader, error) {
+	if size < 0 {
+		parts := multipart.NewReader(body, boundary)
+		part, err := parts.NextRawPart()
+		if err != nil {
+			return nil, nil, partFailure(err, noObject)
+		}
+		received, err := s.copyBody(target, part, -1)
+		return received, parts, err
+	}
+	// Package multipart looks for the boundary in pieces of 4 KiB. This takes a third more CPU than
+	// reading as many bytes as were announced.
+	if err := skipHead(body, boundary); err != nil {
+		return nil, nil, err
+	}
+	received, err := s.copyBody(target, io.LimitReader(body, size), size)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := "\r\n--" + boundary
+	next, err := body.Peek(len(end))
+	if err != nil {
+		return nil, nil, partFailure(err, "couldn't find footer MIME doc")
+	}
+	if string(next) != end {
+		return nil, nil, fail(statusClientClosed, "The body does not have the %d bytes that were announced.", size)
+	}
+	return received, multipart.NewReader(body, boundary), nil
+}
+
+// skipHead reads up to the first byte of the object.
+func skipHead(body *bufio.Reader, boundary string) error {
+	const linesMax = 16
+	for n := range linesMax {
+		line, err := body.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return partFailure(err, noObject)
+		}
+		line = bytes.TrimRight(line, " \t\r\n")
+		if err != nil || n == 0 && string(line) != "--"+boundary {
+			break
+		}
+		if len(line) == 0 {
+			return nil
+		}
+	}
+	return fail(http.StatusBadRequest, noObject)
 }
 
 // partFailure maps an error of reading a part: the body ended early, or lacks the part.

@@ -291,8 +291,8 @@ func TestSlowReadersGetAll(t *testing.T) {
 }
 
 // footerRequest is a PUT with metadata after the body, as a proxy with encryption sends it.
-func footerRequest(document string) string {
-	return rawPut + "Transfer-Encoding: chunked\r\nX-Backend-Obj-Metadata-Footer: yes\r\nExpect: 100-continue\r\n" +
+func footerRequest(document string, headers ...string) string {
+	return rawPut + strings.Join(headers, "") + "Transfer-Encoding: chunked\r\nX-Backend-Obj-Metadata-Footer: yes\r\nExpect: 100-continue\r\n" +
 		"X-Backend-Obj-Multipart-Mime-Boundary: bound\r\n\r\n" +
 		fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(document), document)
 }
@@ -303,10 +303,19 @@ func footerDocument(body, footer string) string {
 }
 
 func TestMetadataAfterTheBody(t *testing.T) {
+	long := strings.Repeat("hello\r\n--boun\r\n", 20000)
+	for _, body := range []string{"", "hello", long} {
+		for _, announced := range []string{"", fmt.Sprintf("X-Backend-Obj-Content-Length: %d\r\n", len(body))} {
+			testMetadataAfter(t, body, announced)
+		}
+	}
+}
+
+func testMetadataAfter(t *testing.T, body, announced string) {
 	f := newFixture(t)
 	connection := f.dial()
-	good := `{"Etag": "5d41402abc4b2a76b9719d911017c592", "X-Object-Sysmeta-Late": "yes", "X-Other": "no"}`
-	connection.send(footerRequest(footerDocument("hello", good)))
+	good := fmt.Sprintf(`{"Etag": "%x", "X-Object-Sysmeta-Late": "yes", "X-Other": "no"}`, md5.Sum([]byte(body)))
+	go connection.send(footerRequest(footerDocument(body, good), announced))
 	response, err := http.ReadResponse(connection.reader, nil)
 	if err != nil || response.StatusCode != 100 || response.Header.Get("X-Obj-Metadata-Footer") != "yes" {
 		t.Fatalf("got %+v, %v", response, err)
@@ -319,7 +328,7 @@ func TestMetadataAfterTheBody(t *testing.T) {
 		t.Errorf("the connection cannot be used again: %d", got)
 	}
 	got := f.do("GET", objectPath, "")
-	if got.body != "hello" || got.header.Get("X-Object-Sysmeta-Late") != "yes" || got.header.Get("X-Other") != "" ||
+	if got.body != body || got.header.Get("X-Object-Sysmeta-Late") != "yes" || got.header.Get("X-Other") != "" ||
 		got.header.Get("X-Obj-Metadata-Footer") != "" {
 		t.Errorf("got %q %v", got.body, got.header)
 	}
@@ -328,29 +337,45 @@ func TestMetadataAfterTheBody(t *testing.T) {
 func TestBadFooters(t *testing.T) {
 	f := newFixture(t)
 	whole := footerDocument("hello", "{}")
+	const sized = "X-Backend-Obj-Content-Length: 5\r\n"
 	for _, c := range []struct {
 		what, document string
 		status         int
+		announced      string // empty: both with the size and without
 	}{
-		{"wrong ETag", footerDocument("hello", `{"Etag": "x"}`), 422},
-		{"not JSON", footerDocument("hello", `{`), 400},
-		{"not text", footerDocument("hello", `{"a": 1}`), 400},
-		{"wrong MD5", strings.Replace(whole, "{}", "{ }", 1), 422},
-		{"no MD5", strings.Replace(whole, "Content-MD5", "Content-MD4", 1), 400},
-		{"no footer", "--bound\r\n\r\nhello\r\n--bound--\r\n", 400},
-		{"no boundary", "hello", 400},
-		{"cut off", whole[:40], 499},
-		{"too long", footerDocument("hello", `{"a": "`+strings.Repeat("x", 200<<10)+`"}`), 413},
+		{"wrong ETag", footerDocument("hello", `{"Etag": "x"}`), 422, ""},
+		{"not JSON", footerDocument("hello", `{`), 400, ""},
+		{"not text", footerDocument("hello", `{"a": 1}`), 400, ""},
+		{"wrong MD5", strings.Replace(whole, "{}", "{ }", 1), 422, ""},
+		{"no MD5", strings.Replace(whole, "Content-MD5", "Content-MD4", 1), 400, ""},
+		{"no footer", "--bound\r\n\r\nhello\r\n--bound--\r\n", 400, ""},
+		{"no boundary", "hello", 400, ""},
+		{"another boundary", strings.Replace(whole, "--bound\r", "--bond\r", 1), 400, sized},
+		{"a long line", strings.Replace(whole, "body", strings.Repeat("x", 9000), 1), 400, sized},
+		{"many lines", strings.Replace(whole, "body", "body"+strings.Repeat("\r\na: b", 99), 1), 400, sized},
+		{"only a head", whole[:20], 400, sized},
+		{"cut off", whole[:40], 499, ""},
+		{"cut off in the boundary", whole[:52], 400, sized},
+		{"too long", footerDocument("hello", `{"a": "`+strings.Repeat("x", 200<<10)+`"}`), 413, ""},
+		{"more than announced", footerDocument("hello!", "{}"), 499, sized},
+		{"less than announced", footerDocument("hell", "{}"), 499, sized},
+		{"nothing, announced", footerDocument("", "{}"), 499, sized},
 	} {
-		connection := f.dial()
-		go connection.send(footerRequest(c.document))
-		if got := connection.status(); got != 100 {
-			t.Errorf("%s: got %d, want 100", c.what, got)
+		ways := []string{c.announced}
+		if c.announced == "" {
+			ways = []string{"", sized}
 		}
-		if got := connection.status(); got != c.status {
-			t.Errorf("%s: got %d, want %d", c.what, got, c.status)
+		for _, announced := range ways {
+			connection := f.dial()
+			go connection.send(footerRequest(c.document, announced))
+			if got := connection.status(); got != 100 {
+				t.Errorf("%s: got %d, want 100", c.what, got)
+			}
+			if got := connection.status(); got != c.status {
+				t.Errorf("%s %q: got %d, want %d", c.what, announced, got, c.status)
+			}
+			connection.Close()
 		}
-		connection.Close()
 	}
 	f.expect(f.put(objectPath, "x", "1700000000.00000", "X-Backend-Obj-Metadata-Footer", "yes"), 400, "no boundary header")
 	f.expect(f.do("GET", objectPath, ""), 404, "after bad footers")
