@@ -177,8 +177,8 @@ conformance: $(INSTALLED_FOR_TESTS) $(if $(findstring keystone,$(CONFORMANCE_ARG
 judge-installed: $(INSTALLED_FOR_TESTS)
 	@PYTHONPATH=test/support $(BIN)/python test/conformance/run.py --install
 
-judge: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## OpenStack Swift's own suite, and requests that make no sense
-	MARTLET_PORTS=22240-26239 PYTHONPATH=test/support $(BIN)/python test/conformance/run.py swift fuzz
+judge: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## OpenStack Swift's own suites for both APIs, and requests that make no sense
+	MARTLET_PORTS=22240-26239 PYTHONPATH=test/support $(BIN)/python test/conformance/run.py swift s3 fuzz
 
 attack: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## kills, nonsense and slow clients at once (ATTACK_ARGS="--seconds 60 --seed 7")
 	PYTHONPATH=$(CURDIR):test/support:test/conformance:bench $(BIN)/python test/attack/attack.py $(ATTACK_ARGS)

@@ -81,6 +81,7 @@ class Suite:
     """Tests in a source distribution.
 
     :param requirements: the packages that they import.
+    :param environment: the name of theirs; several suites may have one.
     :param options: the options of pytest.
     :param tests: pytest's arguments without a selection.
     """
@@ -90,10 +91,13 @@ class Suite:
     requirements: tuple[str, ...]
     options: tuple[str, ...] = ()
     tests: tuple[str, ...] = ("test/functional",)
+    environment: str = ""
 
     def install(self) -> tuple[Path, Path]:
         """Return ``bin`` of its environment and its source, both made if they are missing."""
-        return judges.environment(self.name, *self.requirements), judges.source(self.package)
+        return judges.environment(self.environment or self.name, *self.requirements), judges.source(
+            self.package
+        )
 
     def run(
         self,
@@ -150,6 +154,7 @@ class Suite:
 
 
 _FOR_SWIFT = (
+    "awscrt",
     "boto",
     "boto3",
     "keystonemiddleware",
@@ -172,9 +177,10 @@ SWIFT = Suite(
 S3 = Suite(
     "s3",
     "swift",
-    ("awscrt", *_FOR_SWIFT),
+    _FOR_SWIFT,
     ("-p", "green_first"),
     ("test/functional/s3api", "test/s3api"),
+    environment="swift",
 )
 #: The plugin replaces Swift's servers. doc/probes.md says why some files are left out.
 PROBES = Suite(
@@ -189,6 +195,7 @@ PROBES = Suite(
         "--ignore=test/probe/test_signals.py",
     ),
     ("test/probe",),
+    environment="swift",
 )
 #: With OpenStack's SDK and command line, which log in like swiftclient.
 SWIFTCLIENT = Suite(
