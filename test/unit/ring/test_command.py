@@ -1,6 +1,8 @@
-"""martlet-ring-builder as operators run it: a process, its words, its exit status, its files."""
+"""martlet-ring-builder: its words, its exit status, its files."""
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import re
@@ -31,20 +33,26 @@ class Folder:
         self.ring = path / "object.ring.gz"
 
     def run(self, *words: str, status: int = 0, stdin: str = "") -> str:
-        """Runs the command; returns what it printed on both channels."""
-        done = self.start(self.builder.name, *words, stdin=stdin)
-        assert done.returncode == status, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        """Runs the command in this process; returns what it printed on both channels."""
+        printed = io.StringIO()
+        with contextlib.chdir(self.path), pytest.MonkeyPatch.context() as patch:
+            for name, stream in (("stdin", io.StringIO(stdin)), ("stdout", printed)):
+                patch.setattr(sys, name, stream)
+            patch.setattr(sys, "stderr", printed)
+            try:
+                done = main([self.builder.name, *words])
+            except SystemExit as end:  # of argparse
+                done = end.code  # type: ignore[assignment]
+        assert done == status, printed.getvalue()
+        return printed.getvalue()
 
-    def start(
-        self, *words: str, stdin: str = "", stdout: int = subprocess.PIPE
-    ) -> subprocess.CompletedProcess[str]:
-        """Runs the command in the folder, whatever comes of it."""
+    def start(self, *words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+        """Runs the command as a process in the folder, whatever comes of it."""
         return subprocess.run(
             [sys.executable, "-m", "ring.command", *words],
             cwd=self.path,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
@@ -66,8 +74,18 @@ def full(folder: Folder) -> Folder:
     return folder
 
 
+class Processes(Folder):
+    """A folder in which each command is a process, as operators run it."""
+
+    def run(self, *words: str, status: int = 0, stdin: str = "") -> str:
+        assert not stdin
+        done = self.start(self.builder.name, *words)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
 def test_the_main_session(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = Processes(tmp_path)
     assert folder.run("create", "6", "3", "1") == ""
     for number in range(0, 8, 2):
         printed = folder.run("add", *FOUR[number : number + 2])
