@@ -105,6 +105,10 @@ _COPIES: Mapping[Operation, Operation] = {
     object_writes.put_object: copy_object.copy_object,
     multipart.upload_part: multipart.copy_part,
 }
+#: Those that write as much as the client names, without a body of that size.
+SLOW: frozenset[Operation] = frozenset(
+    {copy_object.copy_object, multipart.copy_part, multipart.complete_upload}
+)
 _MULTIPART = frozenset({"uploads", "uploadId"})
 _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE"})
 #: All sub-resources of Amazon S3; the order decides if a query has several.

@@ -43,6 +43,9 @@ class S3Options:
         1000, "The highest number of a part; not above max_manifest_segments of slo"
     )
     min_segment_size: int = option(5242880, "The least size of a part but the last", "bytes")
+    yield_frequency: float = option(
+        10.0, "Longest silence before white space is sent in a long copy or completion", "s"
+    )
     allow_multipart_uploads: bool = option(True, "Allow multipart uploads")
     allowable_clock_skew: int = option(
         900, "Most difference between the time of a request and the server's", "s"
@@ -72,6 +75,8 @@ class S3Options:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.yield_frequency <= 0:
+            raise ValueError("yield_frequency must be above 0")
         if self.min_segment_size < 0:
             raise ValueError("min_segment_size may not be negative")
         if self.bucket_namespace not in ("account", "cluster"):

@@ -36,9 +36,10 @@ from proxy.s3.forms import is_form, post_form
 from proxy.s3.log_delivery import LogDelivery
 from proxy.s3.namespace import look_up
 from proxy.s3.object_headers import check_unsupported
-from proxy.s3.operations import Operation, is_copy, operation_of, subresource_of
+from proxy.s3.operations import SLOW, Operation, is_copy, operation_of, subresource_of
 from proxy.s3.options import S3Options
 from proxy.s3.rows import show_etag
+from proxy.s3.slow_answers import answer_in_time
 from proxy.s3.website import serve_page
 from proxy.s3.wire.addressing import Address, address_of, bucket_in_host, is_bucket_name
 from proxy.s3.wire.credentials import ANONYMOUS, Claim, Message
@@ -136,12 +137,13 @@ class S3Api:
         if call.is_form or is_copy(call):
             call.base[S3_WRITE] = "Post" if call.is_form else "Copy"
         call.judge_as(access_of(call, subresource_of(call.params)))
-        try:
-            return chosen(call)
-        except S3Error as error:
-            if error.code != "AccessDenied" or not is_lent(call):
-                raise
-        return chosen(call)
+        if chosen not in SLOW:
+            return _run(chosen, call)
+
+        def refuse(error: S3Error) -> Response:
+            return self._refuse(call.environ, error)
+
+        return answer_in_time(lambda: _run(chosen, call), self._options.yield_frequency, refuse)
 
     def _new_call(self, environ: Environ, address: Address, message: Message, claim: Claim) -> Call:
         call = Call(self._app, self._options, environ, address, message, claim)
@@ -189,6 +191,16 @@ class S3Api:
         if environ["REQUEST_METHOD"] == "GET" and _is_container(environ["PATH_INFO"]):
             return pass_listing(self._app, environ, start_response, b"s3_etag=", show_etag)
         return self._app(environ, start_response)
+
+
+def _run(operation: Operation, call: Call) -> Response:
+    """Its response; a bucket that is lent to the client may need a second go."""
+    try:
+        return operation(call)
+    except S3Error as error:
+        if error.code != "AccessDenied" or not is_lent(call):
+            raise
+    return operation(call)
 
 
 def _check_owner(call: Call) -> None:

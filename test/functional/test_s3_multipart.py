@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from other_proxy import OtherProxy
 from running_cluster import RunningCluster
 from s3_client import s3_client
 from swift_api import Account
+
+from cluster.confs import PIPELINE
 
 _numbers = itertools.count(1)
 PART = os.urandom(1 << 20) * 5
@@ -47,6 +51,43 @@ def begin(s3: Any, bucket: str, bodies: list[bytes]) -> tuple[dict[str, str], li
         etag = s3.upload_part(**target, PartNumber=number, Body=body)["ETag"]
         parts.append({"PartNumber": number, "ETag": etag})
     return target, parts
+
+
+@pytest.fixture
+def impatient(cluster: RunningCluster, tmp_path: Path) -> Iterator[Any]:
+    """A client of a proxy that sends white space at once; ``bodies`` has those of its answers."""
+    section = {"use": "egg:martlet#s3api", "yield_frequency": "0.001"}
+    with OtherProxy(cluster, tmp_path, PIPELINE, {"filter:s3api": section}) as proxy:
+        client = s3_client(proxy.port)
+        client.bodies = []
+
+        def keep(response_dict: dict[str, Any], **_: Any) -> None:
+            client.bodies.append(response_dict["body"])
+
+        client.meta.events.register("before-parse.s3", keep)
+        yield client
+
+
+def test_long_copies_and_completions_keep_the_connection_open(impatient: Any, bucket: str) -> None:
+    target, parts = begin(impatient, bucket, [PART, b"end"])
+    wrong = [{**parts[0], "ETag": '"' + "0" * 32 + '"'}, parts[1]]
+    with pytest.raises(ClientError) as caught:
+        complete(impatient, target, wrong)
+    assert code_of(caught) == "InvalidPart"
+    assert complete(impatient, target, parts)["ETag"].endswith('-2"')
+    source = {"Bucket": bucket, "CopySource": f"{bucket}/big"}
+    copied = impatient.copy_object(**source, Key="copy", ChecksumAlgorithm="SHA256")
+    assert copied["CopyObjectResult"]["ChecksumSHA256"]
+    assert b"?>\n  " in impatient.bodies[-1]
+    upload = {**target, **impatient.create_multipart_upload(Bucket=bucket, Key="again")}
+    named = {name: upload[name] for name in ("Bucket", "Key", "UploadId")}
+    part = impatient.upload_part_copy(**named, PartNumber=1, CopySource=f"{bucket}/big")
+    complete(impatient, named, [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}])
+    for key in ("big", "copy", "again"):
+        assert impatient.get_object(Bucket=bucket, Key=key)["Body"].read() == PART + b"end"
+    with pytest.raises(ClientError) as caught:
+        impatient.copy_object(Bucket=bucket, Key="x", CopySource=f"{bucket}/absent")
+    assert code_of(caught) == "NoSuchKey"
 
 
 def complete(s3: Any, target: dict[str, str], parts: list[dict[str, Any]]) -> Any:

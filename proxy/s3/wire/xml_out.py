@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from martlet.http.listing import escape_xml
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+#: The start of each document.
+DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
 
@@ -19,7 +21,7 @@ class Document:
         """Open the element ``root``."""
         attribute = f' xmlns="{namespace}"' if namespace else ""
         self._root = root
-        self._parts = [f'<?xml version="1.0" encoding="UTF-8"?>\n<{root}{attribute}>']
+        self._parts = [f"<{root}{attribute}>"]
 
     def text(self, name: str, value: str | int | bool) -> None:
         """Add an element with text; ``True`` is ``true``."""
@@ -60,4 +62,4 @@ class Document:
     def finish(self) -> bytes:
         """Close the root and return the document."""
         self._parts.append(f"</{self._root}>")
-        return "".join(self._parts).encode("utf-8")
+        return DECLARATION + "".join(self._parts).encode("utf-8")
