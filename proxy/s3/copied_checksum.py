@@ -13,7 +13,7 @@ from typing import Protocol
 from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
 from proxy.s3.object_headers import CHECKSUM
-from proxy.s3.wire.checksums import ALGORITHMS
+from proxy.s3.wire.checksums import ALGORITHMS, DEFAULT_ALGORITHM
 from proxy.s3.wire.part_checksums import FULL, type_of
 
 
@@ -47,14 +47,18 @@ class CopiedChecksum:
     With ``is_new`` it is computed while the body is written, by ``sum_of``.
     """
 
-    def __init__(self, found: Headers, wanted: str | None) -> None:
+    def __init__(self, found: Headers, wanted: str | None, *, is_hidden: bool = False) -> None:
         """``found`` are the stored headers of the source.
 
         :param wanted: the algorithm of the copy; None: that of the source.
+        :param is_hidden: the copy is encrypted, and the source is not. A checksum is not encrypted,
+            so one of the default algorithm, for which the client need not have asked, is not kept.
         """
         kept = str(found.get(CHECKSUM, ""))
         algorithm, _, value = kept.partition("=")
         is_kept = type_of(value) == FULL and wanted in (None, algorithm)
+        if is_hidden and wanted is None and algorithm == DEFAULT_ALGORITHM:
+            is_kept = False
         self.stored = kept if is_kept else ""
         self._new = None if is_kept else wanted
 

@@ -151,7 +151,8 @@ def copy_object(call: Call) -> Response:
         headers.setdefault("content-type", "binary/octet-stream")
     elif "content-type" in found:
         headers["content-type"] = found["content-type"]
-    checksum = CopiedChecksum(found, wanted_algorithm(call.headers))
+    wanted = wanted_algorithm(call.headers)
+    checksum = CopiedChecksum(found, wanted, is_hidden=keys.hides(found))
     headers |= checksum.headers()
     headers |= tagging_of_copy(call.headers, found) | {OBJECT_ACL: "", **acl}
     headers |= lock_headers(call)

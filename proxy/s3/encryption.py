@@ -51,6 +51,11 @@ def check_encryption(headers: Mapping[str, str]) -> None:
         _check(headers[_HEADER])
 
 
+def is_decrypted(stored: Headers) -> bool:
+    """Whether the filter has decrypted the object with these headers."""
+    return _DECRYPTED in stored
+
+
 def shown_encryption(sealing: Sealing | None) -> dict[str, str]:
     """The headers of the answer to a write."""
     if sealing is not None:
@@ -62,7 +67,7 @@ def shown_of_stored(key: CustomerKey | None, stored: Headers) -> dict[str, str]:
     """The headers of an answer about an object; ``key`` is the client's that encrypts it."""
     if key is not None:
         return key.shown()
-    return {_HEADER: ALGORITHM} if _DECRYPTED in stored else {}
+    return {_HEADER: ALGORITHM} if is_decrypted(stored) else {}
 
 
 def get_encryption(call: Call) -> Response:

@@ -157,7 +157,12 @@ def copy_part(call: Call) -> Response:
     stated = call.headers.get("x-amz-copy-source-range")
     if stated is not None:
         headers["range"] = _checked_range(stated, int(found.get("content-length", "0")))
-    checksum = _checksum_of_copy(upload, Headers() if stated else found)
+    kind = upload.checksum_kind
+    checksum = CopiedChecksum(
+        Headers() if stated else found,  # a range has none
+        kind.algorithm if kind else None,
+        is_hidden=keys._replace(copy=key).hides(found),
+    )
     headers |= checksum.headers()
     place = upload.container, upload.part(number)
     if key is None and keys.source is None and not checksum.is_new:
@@ -171,12 +176,6 @@ def copy_part(call: Call) -> Response:
     response = copy_result("CopyPartResult", answer, source, checksum.stored)
     response.headers.update(keys.shown())
     return response
-
-
-def _checksum_of_copy(upload: Upload, source: Headers) -> CopiedChecksum:
-    """That of a part; ``source`` are the headers of what is copied whole, empty for a range."""
-    kind = upload.checksum_kind
-    return CopiedChecksum(source, kind.algorithm if kind else None)
 
 
 def _checked_range(text: str, size: int) -> str:

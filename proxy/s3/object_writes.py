@@ -123,8 +123,10 @@ def _announce(environ: Environ, length: int | None) -> None:
 
 
 def _with_checksum(form: Framing, algorithm: str, default: str) -> Framing:
-    """The form with the checksum that is stored; ``default`` is that of no other's choice.
+    """The form with the checksum that is stored.
 
+    :param algorithm: of the upload; empty: any.
+    :param default: if neither the upload nor the client names one; empty: none.
     :raises S3Error: the body has a checksum of another algorithm.
     """
     if form.algorithm is None:

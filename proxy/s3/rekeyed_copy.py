@@ -17,7 +17,7 @@ from proxy.middleware.subrequest import Answered, close_body, read_body
 from proxy.s3.call import Call
 from proxy.s3.copied_checksum import CopiedChecksum
 from proxy.s3.customer_keys import SEALED, Place, Sealing, check_key, customer_key, opened
-from proxy.s3.encryption import shown_encryption
+from proxy.s3.encryption import encrypts, is_decrypted, shown_encryption
 from proxy.s3.object_headers import CHECKSUM, STORED
 from proxy.s3.wire.customer_key import COPY_PREFIX, CustomerKey
 
@@ -44,6 +44,12 @@ class Keys(NamedTuple):
         """The headers of a copy of the ciphertext."""
         return {SEALED: found[SEALED]} if self.source and not self.differ else {}
 
+    def hides(self, found: Headers) -> bool:
+        """Whether the copy is encrypted, and the source ``found`` is not."""
+        if self.source or is_decrypted(found):
+            return False
+        return self.copy is not None or encrypts()
+
     def shown(self) -> dict[str, str]:
         """The headers of the answer."""
         return self.copy.shown() if self.copy else shown_encryption(None)
@@ -64,14 +70,13 @@ def rewrite(
     target: tuple[str, str],
     headers: Mapping[str, str],
     key: CustomerKey | None,
-    checksum: CopiedChecksum | None = None,
+    checksum: CopiedChecksum,
 ) -> Answered:
     """Copy an object, or a range of it, through the proxy.
 
     :param target: the container and the name of the copy.
     :param headers: of a copy by the pipeline.
     :param key: of the copy.
-    :param checksum: of the copy; None for a part of an upload without checksums.
     :raises S3Error: the source cannot be read.
     """
     ranged = {"range": headers["range"]} if "range" in headers else {}
@@ -92,7 +97,7 @@ def rewrite(
         write = call.request("PUT", *target, headers=sent)
         write["CONTENT_LENGTH"] = str(found.get("content-length", ""))
         reader = BodyReader(body)
-        plain = checksum.sum_of(reader, write) if checksum else reader
+        plain = checksum.sum_of(reader, write)
         write["wsgi.input"] = sealing.body(plain, None, None) if sealing else plain
         status, given, answer = call.send(write)
         if "x-object-version-id" in found:

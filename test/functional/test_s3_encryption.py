@@ -92,6 +92,29 @@ def test_no_checksum_tells_of_an_encrypted_body(port: int, bucket: str) -> None:
     assert "ChecksumType" not in s3.complete_multipart_upload(**upload, MultipartUpload=parts)
 
 
+def test_a_copy_that_is_encrypted_hides_the_checksum(
+    cluster: RunningCluster, port: int, bucket: str
+) -> None:
+    plain, s3 = (
+        s3_client(each, request_checksum_calculation="when_required")
+        for each in (cluster.port, port)
+    )
+    source, there = {"CopySource": f"{bucket}/k"}, {"Bucket": bucket, "Key": "copy"}
+    own = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": b"k" * 32}
+    for algorithm, is_kept in (("", False), ("SHA256", True)):
+        more = {"ChecksumAlgorithm": algorithm} if algorithm else {}
+        plain.put_object(Bucket=bucket, Key="k", Body=b"secret", **more)
+        for key in ({}, own):
+            result = s3.copy_object(**there, **source, **key)["CopyObjectResult"]
+            assert ("ChecksumSHA256" in result) == is_kept
+            head = s3.head_object(**there, ChecksumMode="ENABLED", **key)
+            assert ("ChecksumType" in head) == is_kept
+        upload = {**there, "UploadId": s3.create_multipart_upload(**there)["UploadId"]}
+        part = s3.upload_part_copy(**upload, **source, PartNumber=1)["CopyPartResult"]
+        assert ("ChecksumSHA256" in part) == is_kept
+        assert "ChecksumCRC64NVME" not in part
+
+
 def test_multipart_uploads(cluster: RunningCluster, s3: Any, bucket: str) -> None:
     first, word = content((5 << 20) + 3)
     bodies = [first, content(100_000)[0]]
