@@ -21,7 +21,10 @@ const footerAgreed = "X-Obj-Metadata-Footer"
 // footerBytesMax bounds the metadata after the object, in bytes of JSON.
 const footerBytesMax = 128 << 10
 
-const noObject = "couldn't find the object's MIME doc"
+const (
+	noObject  = "couldn't find the object's MIME doc"
+	noFooters = "couldn't find footer MIME doc"
+)
 
 // receiveWithFooters reads a MIME document of two parts: the object, and JSON with its metadata.
 func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writer) (*receivedBody, error) {
@@ -40,7 +43,7 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 	}
 	part, err := parts.NextRawPart()
 	if err != nil {
-		return nil, partFailure(err, "couldn't find footer MIME doc")
+		return nil, partFailure(err, noFooters)
 	}
 	if received.footers, err = readFooters(part); err != nil {
 		return nil, err
@@ -66,8 +69,8 @@ func (s *Server) receiveObject(body *bufio.Reader, boundary string, size int64, 
 		received, err := s.copyBody(target, part, -1)
 		return received, parts, err
 	}
-	// Package multipart looks for the boundary in pieces of 4 KiB. This takes a third more CPU than
-	// reading as many bytes as were announced.
+	// Package multipart looks for the boundary in pieces of 4 KiB. Reading as many bytes as were
+	// announced takes a quarter less CPU (BenchmarkFooters).
 	if err := skipHead(body, boundary); err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +81,7 @@ func (s *Server) receiveObject(body *bufio.Reader, boundary string, size int64, 
 	end := "\r\n--" + boundary
 	next, err := body.Peek(len(end))
 	if err != nil {
-		return nil, nil, partFailure(err, "couldn't find footer MIME doc")
+		return nil, nil, partFailure(err, noFooters)
 	}
 	if string(next) != end {
 		return nil, nil, fail(statusClientClosed, "The body does not have the %d bytes that were announced.", size)

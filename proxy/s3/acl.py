@@ -8,7 +8,7 @@ setting, those of an object are system metadata of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from martlet.http.headers import Headers
 from martlet.http.response import Response
@@ -88,7 +88,20 @@ def _check_block(call: Call) -> None:
         raise S3Error("AccessDenied", text)
 
 
-def is_lent(call: Call) -> bool:
+def with_lent(call: Call, operation: Callable[[Call], Response]) -> Response:
+    """The response of the operation. What an ACL lends to the client is asked for once more.
+
+    :raises S3Error: the operation fails, or the client has no right to it.
+    """
+    try:
+        return operation(call)
+    except S3Error as error:
+        if error.code != "AccessDenied" or not _is_lent(call):
+            raise
+    return operation(call)
+
+
+def _is_lent(call: Call) -> bool:
     """Whether the ACL of an object allows what was refused; the request can then be repeated."""
     access = call.access
     if access is None or access.client is None or access.refused is None or access.is_denied:

@@ -56,9 +56,8 @@ class CopiedChecksum:
         """
         kept = str(found.get(CHECKSUM, ""))
         algorithm, _, value = kept.partition("=")
-        is_kept = type_of(value) == FULL and wanted in (None, algorithm)
-        if is_hidden and wanted is None and algorithm == DEFAULT_ALGORITHM:
-            is_kept = False
+        is_told = is_hidden and wanted is None and algorithm == DEFAULT_ALGORITHM
+        is_kept = type_of(value) == FULL and wanted in (None, algorithm) and not is_told
         self.stored = kept if is_kept else ""
         self._new = None if is_kept else wanted
 

@@ -25,7 +25,7 @@ from martlet.words.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.large_objects.row_etag import pass_listing
 from proxy.s3 import cors
-from proxy.s3.acl import is_lent
+from proxy.s3.acl import with_lent
 from proxy.s3.actions import access_of
 from proxy.s3.bucket_logging import AccessLogs
 from proxy.s3.call import Call
@@ -96,12 +96,9 @@ class S3Api:
                 claim = claim_of(message, self._options, self._clock())
                 call = self._new_call(environ, address, message, claim)
                 response = self._respond(call)
-        except S3Error as error:
+        except Exception as failure:
+            error = _known(failure)
             response, code = self._refuse(environ, error), error.code
-        except Exception as error:
-            log.exception("unhandled error of an S3 request %s", fields(error=error))
-            code = "InternalError"
-            response = self._refuse(environ, S3Error(code))
         if call is not None and "HTTP_ORIGIN" in environ:
             cors.share(call, response)
         request_id = Request(environ).trans_id
@@ -138,12 +135,12 @@ class S3Api:
             call.base[S3_WRITE] = "Post" if call.is_form else "Copy"
         call.judge_as(access_of(call, subresource_of(call.params)))
         if chosen not in SLOW:
-            return _run(chosen, call)
-
-        def refuse(error: S3Error) -> Response:
-            return self._refuse(call.environ, error)
-
-        return answer_in_time(lambda: _run(chosen, call), self._options.yield_frequency, refuse)
+            return with_lent(call, chosen)
+        return answer_in_time(
+            lambda: with_lent(call, chosen),
+            self._options.yield_frequency,
+            lambda error: self._refuse(call.environ, _known(error)),
+        )
 
     def _new_call(self, environ: Environ, address: Address, message: Message, claim: Claim) -> Call:
         call = Call(self._app, self._options, environ, address, message, claim)
@@ -193,14 +190,12 @@ class S3Api:
         return self._app(environ, start_response)
 
 
-def _run(operation: Operation, call: Call) -> Response:
-    """Its response; a bucket that is lent to the client may need a second go."""
-    try:
-        return operation(call)
-    except S3Error as error:
-        if error.code != "AccessDenied" or not is_lent(call):
-            raise
-    return operation(call)
+def _known(error: Exception) -> S3Error:
+    """The error that the client sees. Another one is logged; call this where it is caught."""
+    if isinstance(error, S3Error):
+        return error
+    log.exception("unhandled error of an S3 request %s", fields(error=error))
+    return S3Error("InternalError")
 
 
 def _check_owner(call: Call) -> None:

@@ -12,16 +12,12 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 
 from martlet.http.response import Response
-from martlet.log import fields, get_logger
 from proxy.crew import run_crew
-from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.xml_out import DECLARATION
-
-log = get_logger("proxy.s3")
 
 
 def answer_in_time(
-    work: Callable[[], Response], seconds: float, refuse: Callable[[S3Error], Response]
+    work: Callable[[], Response], seconds: float, refuse: Callable[[Exception], Response]
 ) -> Response:
     """The response of ``work``; one that begins with white space if that takes longer.
 
@@ -29,7 +25,7 @@ def answer_in_time(
 
     :param seconds: between two pieces of white space, and before the first.
     :param refuse: makes the document of a late error.
-    :raises S3Error: of ``work``, if it came in time.
+    :raises Exception: of ``work``, if it came in time.
     """
     done: list[Response] = []
 
@@ -48,7 +44,7 @@ def answer_in_time(
 def _late(
     beats: Generator[None, None, None],
     done: list[Response],
-    refuse: Callable[[S3Error], Response],
+    refuse: Callable[[Exception], Response],
 ) -> Iterator[bytes]:
     try:
         with closing(beats):
@@ -56,9 +52,6 @@ def _late(
             for _ in beats:
                 yield b" "
         response = done[0]
-    except S3Error as error:
-        response = refuse(error)
     except Exception as error:
-        log.exception("unhandled error of an S3 request %s", fields(error=error))
-        response = refuse(S3Error("InternalError"))
+        response = refuse(error)
     yield response.body.removeprefix(DECLARATION)

@@ -39,13 +39,12 @@ class WholeChecksum:
         self.stored = ""
         self.failure: S3Error | None = None
         self.size = 0
-        self._kind = upload.checksum_kind or DEFAULT_KIND
-        self._has_kind = upload.checksum_kind is not None
+        self._kind = upload.checksum_kind
         self._upload = upload
         self._stated = stated_whole(call.headers)
         self._of_parts: dict[int, tuple[str, str]] = {}
         of_type = call.headers.get("x-amz-checksum-type")
-        if of_type is not None and self._has_kind and of_type != self._kind.type:
+        if of_type is not None and self._kind is not None and of_type != self._kind.type:
             text = f"The upload was created with the checksum type {self._kind.type}."
             raise S3Error("InvalidRequest", text)
 
@@ -62,6 +61,7 @@ class WholeChecksum:
         :param entries: of the manifest, with the headers of the parts.
         """
         self.size = sum(int(entry["bytes"]) for entry in entries)
+        kind = self._kind or DEFAULT_KIND
         sums: list[PartSum] = []
         for entry in entries:
             algorithm, _, value = str(entry["headers"].get(CHECKSUM, "")).partition("=")
@@ -70,11 +70,10 @@ class WholeChecksum:
             if wanted is not None and wanted != (algorithm, value):
                 fields = {"UploadId": self._upload.upload_id, "PartNumber": str(number)}
                 return self._refuse(entry, S3Error("InvalidPart", fields=fields))
-            if algorithm == self._kind.algorithm:
+            if algorithm == kind.algorithm:
                 sums.append(PartSum(value, int(entry["bytes"])))
         if len(sums) == len(entries):
-            whole = whole_checksum(self._kind, sums)
-            self.stored = f"{self._kind.algorithm}={whole}"
+            self.stored = f"{kind.algorithm}={whole_checksum(kind, sums)}"
         if self._stated is not None and self._contradicts(*self._stated):
             return self._refuse(entries[-1], S3Error("BadDigest", _mismatch(self._stated[0])))
         if self.stored:
@@ -88,9 +87,9 @@ class WholeChecksum:
         the upload was begun without a checksum and the object has none of this algorithm.
         """
         own_algorithm, _, own = self.stored.partition("=")
-        if not self._has_kind and algorithm != own_algorithm:
-            return False
-        return algorithm != own_algorithm or value not in (own, own.partition("-")[0])
+        if algorithm != own_algorithm:
+            return self._kind is not None
+        return value not in (own, own.partition("-")[0])
 
     def _refuse(self, entry: dict[str, Any], error: S3Error) -> list[tuple[str, str]]:
         self.failure = error

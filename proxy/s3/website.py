@@ -10,7 +10,7 @@ from __future__ import annotations
 from martlet.http.request import Request
 from martlet.http.response import STATUS_LINES, Response
 from proxy.s3 import settings
-from proxy.s3.acl import is_lent
+from proxy.s3.acl import with_lent
 from proxy.s3.actions import access_of
 from proxy.s3.bodies import read_document
 from proxy.s3.call import Call, empty, xml
@@ -98,12 +98,7 @@ def _page(call: Call, site: Website, key: str) -> Response:
 def _object(call: Call, key: str) -> Response:
     call.address = call.address._replace(key=key)
     call.judge_as(access_of(call, ""))
-    try:
-        return read_object(call)
-    except S3Error as error:
-        if error.code != "AccessDenied" or not is_lent(call):
-            raise
-    return read_object(call)
+    return with_lent(call, read_object)
 
 
 def _exists(call: Call, key: str) -> bool:

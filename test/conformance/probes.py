@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from suite import PROBES, Result
 from cluster.confs import render
 from cluster.layout import Home
 from cluster.services import services_of
+from martlet.conf.options import read_ini
 from martlet.service.programs import find_object_server, find_script
 
 _HOST = "127.0.0.1"
@@ -90,20 +90,20 @@ def _new_cluster(home: Path) -> RunningCluster:
     (etc / "internal-client.conf").rename(etc / "own-internal-client.conf")
     (etc / "internal-client.conf").write_text(text)
     for path in etc.rglob("*.conf"):
-        _add(path, _OPTIONS.get(path.stem, {}))
+        if path.stem in _OPTIONS:
+            _add(path, _OPTIONS[path.stem])
         path.write_text(path.read_text().replace(f"= {etc}/internal-", f"= {etc}/own-internal-"))
     return cluster
 
 
 def _add(conf: Path, sections: dict[str, dict[str, Any]]) -> None:
-    text = conf.read_text()
+    parser = read_ini(conf)
     for section, options in sections.items():
-        head = f"[{section}]\n"
-        for name in options:
-            text = re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE)
-        lines = "".join(f"{name} = {value}\n" for name, value in options.items())
-        text = text.replace(head, head + lines) if head in text else f"{text}\n{head}{lines}"
-    conf.write_text(text)
+        if section not in parser:
+            parser.add_section(section)
+        parser[section].update({name: str(value) for name, value in options.items()})
+    with conf.open("w") as stream:
+        parser.write(stream)
 
 
 def _describe(home: Path) -> dict[str, Any]:

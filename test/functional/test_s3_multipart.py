@@ -79,10 +79,10 @@ def test_long_copies_and_completions_keep_the_connection_open(impatient: Any, bu
     copied = impatient.copy_object(**source, Key="copy", ChecksumAlgorithm="SHA256")
     assert copied["CopyObjectResult"]["ChecksumSHA256"]
     assert b"?>\n  " in impatient.bodies[-1]
-    upload = {**target, **impatient.create_multipart_upload(Bucket=bucket, Key="again")}
-    named = {name: upload[name] for name in ("Bucket", "Key", "UploadId")}
-    part = impatient.upload_part_copy(**named, PartNumber=1, CopySource=f"{bucket}/big")
-    complete(impatient, named, [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}])
+    again = {"Bucket": bucket, "Key": "again"}
+    again["UploadId"] = impatient.create_multipart_upload(**again)["UploadId"]
+    part = impatient.upload_part_copy(**again, PartNumber=1, CopySource=f"{bucket}/big")
+    complete(impatient, again, [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}])
     for key in ("big", "copy", "again"):
         assert impatient.get_object(Bucket=bucket, Key=key)["Body"].read() == PART + b"end"
     with pytest.raises(ClientError) as caught:

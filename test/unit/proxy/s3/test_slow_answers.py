@@ -20,8 +20,9 @@ def document() -> Response:
     return xml(found.finish(), {"x-amz-version-id": "1"})
 
 
-def refuse(error: S3Error) -> Response:
-    return Response(error.status, {}, error_document(error, "/b/k", "1", "1"))
+def refuse(error: Exception) -> Response:
+    known = error if isinstance(error, S3Error) else S3Error("InternalError")
+    return Response(known.status, {}, error_document(known, "/b/k", "1", "1"))
 
 
 class Slow:
