@@ -112,7 +112,7 @@ func (h *host) writeRing(name string, port int) {
 	h.write(name+".ring.gz", b.String())
 }
 
-// ask sends a request to one device.
+// ask sends a request to one device. A write must be accepted.
 func (h *host) ask(i int, method, name string, at format.Timestamp, headers ...string) *http.Response {
 	h.t.Helper()
 	account, container, key, _ := splitPath(name)
@@ -134,6 +134,10 @@ func (h *host) ask(i int, method, name string, at format.Timestamp, headers ...s
 	_, err = io.Copy(io.Discard, a.Body)
 	check(h.t, err)
 	check(h.t, a.Body.Close())
+	isAbsent := a.StatusCode == http.StatusNotFound && method == http.MethodDelete // and it is stored
+	if method != http.MethodHead && a.StatusCode/100 != 2 && !isAbsent {
+		h.t.Fatalf("%s %s: %s", method, target, a.Status)
+	}
 	return a
 }
 

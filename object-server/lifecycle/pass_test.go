@@ -94,7 +94,8 @@ func TestReplicasThatDiffer(t *testing.T) {
 	h.ask(1, http.MethodDelete, "/a/c/deleted", days(1))
 	h.putVersion("/a/c/versions", days(9))
 	h.putVersion("/a/c/versions", days(8))
-	h.ask(1, http.MethodPut, "/a/c/versions", days(0.1), "X-Backend-Version-Id", days(0.1).String())
+	missed := days(0.1)
+	h.ask(1, http.MethodPut, "/a/c/versions", missed, "X-Backend-Version-Id", missed.String())
 	expect(t, h.pass(), Report{Changed: 3})
 	if a := h.ask(0, http.MethodHead, "/a/c/newer", now()); a.StatusCode != 200 {
 		t.Error(a.Status)
