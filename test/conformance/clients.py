@@ -8,31 +8,41 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import judges
 from suite import Result
 
-_USER, _KEY = "test:tester", "testing"
-_LARGE_BYTES = 24 << 20
+USER, KEY = "test:tester", "testing"
+LARGE_BYTES = 24 << 20
 _SEGMENT = "5M"
+
+#: Drives a program against the cluster of a URL, with a directory for files.
+Check = Callable[[str, Path], None]
 
 
 def run_clients(url: str) -> list[Result]:
     """Return the outcome of each program; a program that is not installed is skipped."""
-    scratch = judges.WORK / "clients"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    checks: dict[str, Callable[[str, Path], None]] = {
+    scratch = empty_directory("clients")
+    checks: dict[str, Check] = {
         "rclone": _rclone,
         "openstack": _openstack,
         "swift": _swift,
     }
-    return [_outcome(name, check, url, scratch / name) for name, check in checks.items()]
+    return [outcome(name, check, url, scratch / name) for name, check in checks.items()]
 
 
-def _outcome(name: str, check: Callable[[str, Path], None], url: str, scratch: Path) -> Result:
+def empty_directory(name: str) -> Path:
+    """Make a directory for the files of a judge; those of its last run are removed."""
+    scratch = judges.WORK / name
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    return scratch
+
+
+def outcome(name: str, check: Check, url: str, scratch: Path) -> Result:
+    """Run the check of one program, in a directory of its own."""
     scratch.mkdir()
     try:
         check(url, scratch)
@@ -46,7 +56,7 @@ def _outcome(name: str, check: Callable[[str, Path], None], url: str, scratch: P
     return Result(f"clients.{name}", "passed")
 
 
-def _make_tree(root: Path) -> Path:
+def make_tree(root: Path) -> Path:
     """Create files of many sizes, one larger than a segment, with unusual names."""
     chance = random.Random(1)
     tree = root / "tree"
@@ -55,11 +65,12 @@ def _make_tree(root: Path) -> Path:
         path = tree / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"" if name == "empty" else chance.randbytes(1 + number * 997))
-    (tree / "large.bin").write_bytes(chance.randbytes(_LARGE_BYTES))
+    (tree / "large.bin").write_bytes(chance.randbytes(LARGE_BYTES))
     return tree
 
 
-def _digests(tree: Path) -> dict[str, str]:
+def digests(tree: Path) -> dict[str, str]:
+    """The SHA-256 of each file below a directory."""
     return {
         str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(tree.rglob("*"))
@@ -67,7 +78,11 @@ def _digests(tree: Path) -> dict[str, str]:
     }
 
 
-def _say(command: list[str], environ: dict[str, str], cwd: Path | None = None) -> str:
+def say(command: list[str], environ: Mapping[str, str], cwd: Path | None = None) -> str:
+    """Run a program and return its output.
+
+    :raises CalledProcessError: it fails.
+    """
     return subprocess.run(
         command, env={**os.environ, **environ}, cwd=cwd, check=True, capture_output=True, text=True
     ).stdout
@@ -78,20 +93,20 @@ def _rclone(url: str, scratch: Path) -> None:
     environ = {
         "RCLONE_CONFIG": str(scratch / "none.conf"),
         "RCLONE_CONFIG_M_TYPE": "swift",
-        "RCLONE_CONFIG_M_USER": _USER,
-        "RCLONE_CONFIG_M_KEY": _KEY,
+        "RCLONE_CONFIG_M_USER": USER,
+        "RCLONE_CONFIG_M_KEY": KEY,
         "RCLONE_CONFIG_M_AUTH": f"{url}/auth/v1.0",
         "RCLONE_SWIFT_CHUNK_SIZE": _SEGMENT,
     }
-    tree, back = _make_tree(scratch), scratch / "back"
+    tree, back = make_tree(scratch), scratch / "back"
 
     def rclone(*words: str) -> str:
-        return _say(["rclone", *words], environ)
+        return say(["rclone", *words], environ)
 
     rclone("copy", str(tree), "m:rclone-c/dir")
     rclone("check", str(tree), "m:rclone-c/dir")
     sizes = {e["Path"]: e["Size"] for e in json.loads(rclone("lsjson", "-R", "m:rclone-c/dir"))}
-    assert sizes["large.bin"] == _LARGE_BYTES, sizes.get("large.bin")
+    assert sizes["large.bin"] == LARGE_BYTES, sizes.get("large.bin")
     rclone("moveto", "m:rclone-c/dir/a.txt", "m:rclone-c/dir/moved.txt")
     rclone("copy", "m:rclone-c/dir", "m:rclone-c/second")
     (tree / "a.txt").rename(tree / "moved.txt")
@@ -100,7 +115,7 @@ def _rclone(url: str, scratch: Path) -> None:
     (tree / "deep/er/b.bin").write_bytes(b"changed")
     rclone("sync", str(tree), "m:rclone-c/dir")
     rclone("copy", "m:rclone-c/dir", str(back))
-    assert _digests(back) == _digests(tree), "what came back differs"
+    assert digests(back) == digests(tree), "what came back differs"
     rclone("purge", "m:rclone-c")
     assert "rclone-c" not in rclone("lsf", "m:").splitlines()
 
@@ -108,18 +123,18 @@ def _rclone(url: str, scratch: Path) -> None:
 def _swift(url: str, scratch: Path) -> None:
     """Run python-swiftclient's command: static and dynamic segments, resume, download, delete."""
     binaries = judges.environment("python-swiftclient-cli", "python-swiftclient")
-    tree = _make_tree(scratch)
-    environ = {"ST_AUTH": f"{url}/auth/v1.0", "ST_USER": _USER, "ST_KEY": _KEY}
+    tree = make_tree(scratch)
+    environ = {"ST_AUTH": f"{url}/auth/v1.0", "ST_USER": USER, "ST_KEY": KEY}
 
     def swift(*words: str, cwd: Path = tree) -> str:
-        return _say([str(binaries / "swift"), *words], environ, cwd)
+        return say([str(binaries / "swift"), *words], environ, cwd)
 
     for kind in ("--use-slo", "--use-dlo"):
         container, back = f"cli{kind[5:]}", scratch / f"back{kind[5:]}"
         swift("upload", kind, "-S", str(5 << 20), container, ".")
         back.mkdir()
         swift("download", container, cwd=back)
-        assert _digests(back) == _digests(tree), f"{kind}: what came back differs"
+        assert digests(back) == digests(tree), f"{kind}: what came back differs"
         # By its name: a bulk delete would leave its segments.
         swift("delete", container, "large.bin")
         swift("delete", container)
@@ -134,13 +149,13 @@ def _openstack(url: str, scratch: Path) -> None:
     environ = {
         "OS_AUTH_TYPE": "v1password",
         "OS_AUTH_URL": f"{url}/auth/v1.0",
-        "OS_USERNAME": _USER,
-        "OS_PASSWORD": _KEY,
+        "OS_USERNAME": USER,
+        "OS_PASSWORD": KEY,
     }
     (scratch / "file.txt").write_text("some text")
 
     def openstack(*words: str) -> str:
-        return _say([str(binaries / "openstack"), *words], environ, scratch)
+        return say([str(binaries / "openstack"), *words], environ, scratch)
 
     openstack("container", "create", "osc")
     openstack("container", "set", "--property", "color=blue", "osc")

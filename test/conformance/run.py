@@ -3,6 +3,8 @@
   swift        OpenStack Swift's functional tests, compared with the results of real Swift
   s3           OpenStack Swift's tests of the S3 API, compared with the kept results of this tree
   go-sdks      our own tests with the SDKs of MinIO and Amazon for Go
+  s3-clients   aws-cli, rclone, restic, s3fs and Docker's registry, each through its usual tasks
+  s3a          Hadoop's contract tests for S3A, compared with the kept results of this tree
   minio-go     minio-go's functional tests, compared with the kept results of this tree
   swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
   clients      rclone, Glance's store, openstack and swift, each through its usual tasks
@@ -12,8 +14,8 @@
   keystone     both suites with users of a real Keystone, Swift's compared with real Swift
   probes       OpenStack Swift's probe tests on servers and jobs of this tree, about an hour
 
-Without a name, swift, s3, swiftclient, clients and fuzz run. go-sdks and minio-go need a cluster
-without a small limit of sizes, so they do not run beside other judges. For keystone,
+Without a name, swift, s3, swiftclient, clients and fuzz run. go-sdks, minio-go, s3-clients and s3a
+need a cluster without a small limit of sizes, so they do not run beside other judges. For keystone,
 MARTLET_KEYSTONE names a directory with Keystone and a martlet-proxy-server that has
 keystonemiddleware. The run fails if any other judge fails, or if a test that passes on real Swift
 fails here twice, the second time alone.
@@ -39,6 +41,8 @@ from minio_functional import run_minio_functional
 from probes import run_probes
 from real_swift import real_swift
 from running_cluster import RunningCluster
+from s3_clients import run_s3_clients
+from s3a import run_s3a
 from source_tree import ROOT
 from suite import (
     CONSTRAINTS,
@@ -66,14 +70,15 @@ EXPECTED_WITH_KEYSTONE = _EXPECTED / "swift-functional-keystone.txt"
 EXPECTED_OF_PROBES = _EXPECTED / "swift-probe.txt"
 EXPECTED_OF_S3 = _EXPECTED / "s3.txt"
 EXPECTED_OF_MINIO_GO = _EXPECTED / "minio-go.txt"
+EXPECTED_OF_S3A = _EXPECTED / "s3a.txt"
 _JUDGES = ("swift", "s3", "swiftclient", "clients", "fuzz")
 _KEYSTONE = "keystone"
 _PROBES = "probes"
-_GO_SDKS, _MINIO_GO = "go-sdks", "minio-go"
+_GO_SDKS, _MINIO_GO, _S3_CLIENTS, _S3A = "go-sdks", "minio-go", "s3-clients", "s3a"
 #: They write objects of more bytes than `CONSTRAINTS` allows.
-_WITH_LARGE = frozenset({_GO_SDKS, _MINIO_GO})
+_WITH_LARGE = frozenset({_GO_SDKS, _MINIO_GO, _S3_CLIENTS, _S3A})
 _BESIDE_SWIFT = ("differences", "versions")
-_ON_REQUEST = (*_BESIDE_SWIFT, _KEYSTONE, _PROBES, _GO_SDKS, _MINIO_GO)
+_ON_REQUEST = (*_BESIDE_SWIFT, _KEYSTONE, _PROBES, _GO_SDKS, _MINIO_GO, _S3_CLIENTS, _S3A)
 # Needed by the tests of storage policies.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
 # On a busy machine a few tests may fail by timing; more failures than this are real.
@@ -92,7 +97,7 @@ def main() -> int:
     if arguments.reference and _KEYSTONE in arguments.judge:
         with real_swift_with_keystone(judges.WORK / "real-swift") as test_conf:
             return _measure(test_conf, arguments.tests, EXPECTED_WITH_KEYSTONE)
-    if arguments.reference and _MINIO_GO not in arguments.judge:
+    if arguments.reference and not {_MINIO_GO, _S3A} & set(arguments.judge):
         with real_swift(judges.WORK / "real-swift") as url:
             return _measure(trial_users(url), arguments.tests, EXPECTED)
     if arguments.url:
@@ -132,7 +137,7 @@ def _parse() -> argparse.Namespace:
         "--reference",
         action="store_true",
         help="run Swift's functional tests on real Swift, and keep the outcomes as expected; "
-        "with probes or minio-go, keep those of this tree",
+        "with probes, minio-go or s3a, keep those of this tree",
     )
     arguments = parser.parse_args()
     if unknown := set(arguments.judge) - {*_JUDGES, *_ON_REQUEST}:
@@ -155,7 +160,11 @@ def _judge(arguments: argparse.Namespace, url: str, home: Path | None = None) ->
         elif judge == "s3":
             results, failed = _judge_s3(url, arguments.tests)
         elif judge == _MINIO_GO:
-            results, failed = _judge_minio_go(url, arguments.tests, arguments.reference)
+            results = run_minio_functional(url, arguments.tests)
+            failed = _compare_with_kept(results, EXPECTED_OF_MINIO_GO, arguments)
+        elif judge == _S3A:
+            results = run_s3a(url, arguments.tests)
+            failed = _compare_with_kept(results, EXPECTED_OF_S3A, arguments)
         elif judge == _KEYSTONE and home is not None:
             results, failed = _judge_with_keystone(home, arguments.tests)
         else:
@@ -165,6 +174,8 @@ def _judge(arguments: argparse.Namespace, url: str, home: Path | None = None) ->
                 results = run_clients(url)
             elif judge == _GO_SDKS:
                 results = run_go_sdks(url)
+            elif judge == _S3_CLIENTS:
+                results = run_s3_clients(url)
             elif judge in _BESIDE_SWIFT:
                 results = _beside_swift(judge, arguments, url)
             else:
@@ -213,22 +224,21 @@ def _judge_s3(url: str, selection: Sequence[str]) -> tuple[list[Result], list[Re
     return results, failed
 
 
-def _judge_minio_go(
-    url: str, selection: Sequence[str], keeps: bool
-) -> tuple[list[Result], list[Result]]:
-    """Return all results, and those of tests that passed when the results were kept."""
-    results = run_minio_functional(url, selection)
+def _compare_with_kept(
+    results: list[Result], kept: Path, arguments: argparse.Namespace
+) -> list[Result]:
+    """Return those of tests that passed when the results were kept; ``--reference`` keeps these."""
     _tell(result for result in results if result.outcome == "failed")
-    if keeps:
-        write_expected(EXPECTED_OF_MINIO_GO, results)
-    expected = read_expected(EXPECTED_OF_MINIO_GO)
-    ran = {result.test for result in results}
-    if selection:
+    if arguments.reference:
+        write_expected(kept, results)
+    expected = read_expected(kept)
+    if arguments.tests:
+        ran = {result.test for result in results}
         expected = {test: outcome for test, outcome in expected.items() if test in ran}
     failed = worse(expected, results)
     for result in failed:
         print(f"  it passed before: {result.test}")
-    return results, failed
+    return failed
 
 
 def _compare(
