@@ -8,7 +8,7 @@ from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.s3 import customer_keys
 from proxy.s3.call import Call, xml
-from proxy.s3.object_headers import CHECKSUM, ETAG, s3_etag
+from proxy.s3.object_headers import CHECKSUM, ETAG, class_of, s3_etag
 from proxy.s3.objects import head_version, version_query
 from proxy.s3.stored_parts import checksum_of_part, parts_of_object
 from proxy.s3.wire.addressing import check_key
@@ -44,7 +44,7 @@ def get_attributes(call: Call) -> Response:
     if "ObjectParts" in wanted and is_upload:
         _write_parts(document, call, min(most, _PARTS_MAX), marker)
     if "StorageClass" in wanted:
-        document.text("StorageClass", "STANDARD")
+        document.text("StorageClass", class_of(stored))
     if "ObjectSize" in wanted:
         document.text("ObjectSize", stored.get("content-length", "0"))
     return xml(document.finish(), _shown(stored))

@@ -19,10 +19,14 @@ from proxy.s3.customer_keys import Place
 from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.lock_headers import lock_headers
 from proxy.s3.object_headers import (
+    DEFAULT_CLASS,
     ETAG,
     REDIRECT,
+    STORAGE_CLASS,
     TAGGING,
     UPLOAD_ID,
+    class_header,
+    class_of,
     quoted,
     redirect_header,
     s3_etag,
@@ -133,10 +137,16 @@ def copy_object(call: Call) -> Response:
         raise invalid_argument("x-amz-metadata-directive", directive, "Unknown metadata directive.")
     source = source_of(call)
     found = find_source(call, source)
-    is_itself = (source.bucket, source.key, source.version) == (call.bucket, call.key, "")
-    has_new_tags = call.headers.get("x-amz-tagging-directive") == "REPLACE"
     keys = keys_of_copy(call, found)
-    if is_itself and directive == "COPY" and not has_new_tags and not keys.differ:
+    new_class = class_header(call.headers)
+    changes = (
+        directive == "REPLACE"
+        or call.headers.get("x-amz-tagging-directive") == "REPLACE"
+        or new_class.get(STORAGE_CLASS, DEFAULT_CLASS) != class_of(found)
+        or keys.differ
+    )
+    is_itself = (source.bucket, source.key, source.version) == (call.bucket, call.key, "")
+    if is_itself and not changes:
         reason = (
             "This copy request is illegal because it is trying to copy an object to itself without "
             "changing the object's metadata, storage class, website redirect location or "
@@ -146,6 +156,7 @@ def copy_object(call: Call) -> Response:
     headers = {**source.headers(call), **_NOT_COPIED, **keys.headers(found)}
     headers |= condition_of(call).headers_for(call, call.key)
     headers |= {REDIRECT: "", **redirect_header(call.headers)}
+    headers |= {STORAGE_CLASS: "", **new_class}
     if directive == "REPLACE":
         headers |= {"x-fresh-metadata": "true", **stored_headers(call.headers)}
         headers.setdefault("content-type", "binary/octet-stream")

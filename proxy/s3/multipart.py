@@ -35,6 +35,7 @@ from proxy.s3.object_headers import (
     CHECKSUM_KIND,
     ETAG,
     REDIRECT,
+    STORAGE_CLASS,
     SYSMETA,
     TAGGING,
     UPLOAD_ID,
@@ -262,7 +263,7 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
     begun = upload.headers
     headers = {name: begun[name] for name in _KEPT if name in begun}
     headers |= {n: v for n, v in begun.items() if n.lower().startswith("x-object-meta-")}
-    kept = (TAGGING, REDIRECT, SEALED, OBJECT_ACL)
+    kept = (TAGGING, REDIRECT, SEALED, OBJECT_ACL, STORAGE_CLASS)
     headers |= {name: begun[name] for name in kept if begun.get(name)}
     content_type = begun.get(_TYPE) if begun.get(_HAS_TYPE) == "yes" else None
     headers["content-type"] = content_type or "binary/octet-stream"

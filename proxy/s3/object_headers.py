@@ -31,6 +31,15 @@ CHECKSUM_KIND = f"{SYSMETA}Checksum-Kind"
 #: Where the website of the bucket redirects to in place of showing the object.
 REDIRECT = f"{SYSMETA}Redirect"
 _REDIRECT = "x-amz-website-redirect-location"
+#: The class that the client named, unless it is the default.
+STORAGE_CLASS = f"{SYSMETA}Storage-Class"
+_CLASS = "x-amz-storage-class"
+DEFAULT_CLASS = "STANDARD"
+#: Amazon's classes that may be read at once. All of them are stored alike.
+_CLASSES = frozenset(
+    (DEFAULT_CLASS, "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING",
+     "GLACIER_IR")
+)  # fmt: skip
 TAGGING = OBJECT_TAGS
 #: What older versions of Swift's s3api wrote.
 _OLD_ETAG = "X-Object-Sysmeta-Swift3-Etag"
@@ -59,11 +68,14 @@ _REFUSED = {
 
 
 def check_unsupported(headers: Mapping[str, str]) -> None:
-    """:raises S3Error: NotImplemented for a header whose effect would be missed."""
+    """
+    :raises S3Error: NotImplemented for a header whose effect would be missed, or there is no such
+        storage class.
+    """
     for name, subject in _REFUSED.items():
         if name in headers and headers[name].lower() not in ("", "false"):
             raise S3Error("NotImplemented", f"{subject} is not implemented.")
-    if headers.get("x-amz-storage-class", "STANDARD") != "STANDARD":
+    if headers.get(_CLASS, DEFAULT_CLASS) not in _CLASSES:
         raise S3Error("InvalidStorageClass")
 
 
@@ -87,7 +99,7 @@ def stored_headers(headers: Mapping[str, str]) -> dict[str, str]:
         raise S3Error("MetadataTooLarge", fields=fields)
     if headers.get("content-type"):
         stored["content-type"] = headers["content-type"]
-    stored |= redirect_header(headers)
+    stored |= redirect_header(headers) | class_header(headers)
     for name in ("x-delete-at", "x-delete-after"):  # as in Swift's s3api
         if name in headers:
             stored[name] = headers[name]
@@ -104,6 +116,17 @@ def redirect_header(headers: Mapping[str, str]) -> dict[str, str]:
         return {}
     check_location(location)
     return {REDIRECT: location}
+
+
+def class_header(headers: Mapping[str, str]) -> dict[str, str]:
+    """The stored header for x-amz-storage-class; empty for the default."""
+    name = headers.get(_CLASS, DEFAULT_CLASS)
+    return {} if name == DEFAULT_CLASS else {STORAGE_CLASS: name}
+
+
+def class_of(stored: Headers) -> str:
+    """The storage class of an object or upload."""
+    return str(stored.get(STORAGE_CLASS) or DEFAULT_CLASS)
 
 
 def _without_chunked(encoding: str) -> str:
@@ -131,6 +154,8 @@ def shown_headers(stored: Headers) -> Headers:
             shown[name] = value
     if stored.get(REDIRECT):
         shown[_REDIRECT] = stored[REDIRECT]
+    if stored.get(STORAGE_CLASS):
+        shown[_CLASS] = stored[STORAGE_CLASS]
     if "etag" in stored:
         shown["ETag"] = quoted(s3_etag(stored))
     if "x-object-version-id" in stored:

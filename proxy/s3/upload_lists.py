@@ -11,7 +11,7 @@ from martlet.http.response import Response
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, xml
 from proxy.s3.listing import checked_text
-from proxy.s3.object_headers import CHECKSUM
+from proxy.s3.object_headers import CHECKSUM, class_of
 from proxy.s3.rows import etag_of_row
 from proxy.s3.uploads import Upload, find_upload, parts_of, rows_of
 from proxy.s3.wire.times import xml_time_of_row
@@ -115,7 +115,7 @@ def list_parts(call: Call) -> Response:
     document.text("UploadId", upload.upload_id)
     document.owner("Initiator", call.owner_id)
     document.owner("Owner", call.owner_id)
-    document.text("StorageClass", "STANDARD")
+    document.text("StorageClass", class_of(upload.headers))
     kind = upload.checksum_kind
     if kind is not None:
         document.text("ChecksumAlgorithm", kind.algorithm.upper())

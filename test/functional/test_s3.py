@@ -271,6 +271,42 @@ def test_copies(s3: Any, bucket: str) -> None:
         assert code_of(caught) == code
 
 
+def test_storage_classes_are_kept(s3: Any, bucket: str) -> None:
+    """All classes are stored alike. Those that need a restore before a read are refused."""
+    at, rare = {"Bucket": bucket, "Key": "k"}, {"StorageClass": "STANDARD_IA"}
+
+    def shown() -> str | None:
+        whole = {"get": s3.get_object(**at), "head": s3.head_object(**at)}
+        attributes = s3.get_object_attributes(**at, ObjectAttributes=["StorageClass"])
+        names = {answer.get("StorageClass") for answer in whole.values()}
+        assert {attributes["StorageClass"]} == {name or "STANDARD" for name in names}
+        return names.pop()
+
+    s3.put_object(**at, Body=b"x", **rare)
+    assert shown() == "STANDARD_IA"
+    assert s3.list_objects_v2(Bucket=bucket)["Contents"][0]["StorageClass"] == "STANDARD"
+    s3.copy_object(**at, CopySource=at)  # to the default class
+    assert shown() is None
+    with pytest.raises(ClientError, match="InvalidRequest"):
+        s3.copy_object(**at, CopySource=at)
+    s3.copy_object(**at, CopySource=at, StorageClass="REDUCED_REDUNDANCY")
+    assert shown() == "REDUCED_REDUNDANCY"
+    s3.copy_object(**at, CopySource=at, MetadataDirective="REPLACE", **rare)
+    assert shown() == "STANDARD_IA"
+
+    upload = at | {"UploadId": s3.create_multipart_upload(**at, **rare)["UploadId"]}
+    part = s3.upload_part(**upload, PartNumber=1, Body=b"part")
+    assert s3.list_parts(**upload)["StorageClass"] == "STANDARD_IA"
+    s3.put_object(**at, Body=b"x", StorageClass="STANDARD")
+    assert shown() is None
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    s3.complete_multipart_upload(**upload, MultipartUpload=parts)
+    assert shown() == "STANDARD_IA"
+    for name in ("DEEP_ARCHIVE", "standard_ia"):
+        with pytest.raises(ClientError, match="InvalidStorageClass"):
+            s3.put_object(**at, Body=b"x", StorageClass=name)
+
+
 def test_many_deletes_in_one_request(cluster: RunningCluster, s3: Any, bucket: str) -> None:
     for number in range(5):
         s3.put_object(Bucket=bucket, Key=f"k<{number}>", Body=b"")
