@@ -106,3 +106,18 @@ func TestAllRecordsHaveMoved(t *testing.T) {
 		c.wantObject(name, content(name, 10), 1, 2)
 	}
 }
+
+// A shipment may begin as soon as the one before has its answer.
+func TestShipmentsFollowEachOther(t *testing.T) {
+	c := newCluster(t, 3)
+	c.put("o", 1, content("o", 10), 0)
+	r, connections, _ := c.hosts[0].replicator()
+	defer connections.Close()
+	x, p := c.hosts[0].step(r, partitionOf("o"))
+	q := wire.ExportRequest{Partition: x.own.partition(p.number)}
+	for range 300 {
+		if _, err := r.shipNames(context.Background(), x.own, q, nil, p.peers[0].remote); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

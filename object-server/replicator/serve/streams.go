@@ -149,13 +149,27 @@ func (r *Replicas) importRecords(_ context.Context, s *grid.Stream, payload []by
 	if _, err := q.UnmarshalMsg(payload); err != nil {
 		return &grid.Error{Code: grid.CodeBadPayload, Reason: err.Error()}
 	}
-	leave, err := r.enterImport(&q)
+	defer context.AfterFunc(r.stopped, s.Cancel)()
+	done, err := r.importFrom(s, &q)
 	if err != nil {
 		return err
 	}
+	answer, err := done.MarshalMsg(nil)
+	if err != nil {
+		return err
+	}
+	return s.Send(answer)
+}
+
+// importFrom stores the records of a stream. Others are let in when it returns: the sender may begin one as soon as it has the
+// answer.
+func (r *Replicas) importFrom(s *grid.Stream, q *wire.Partition) (done wire.Imported, err error) {
+	leave, err := r.enterImport(q)
+	if err != nil {
+		return done, err
+	}
 	defer leave()
-	defer context.AfterFunc(r.stopped, s.Cancel)()
-	return r.replica(&q, func(replica device.Replica) error {
+	err = r.replica(q, func(replica device.Replica) error {
 		in := &round{replica: replica}
 		if err := in.read(wire.NewReader(bufio.NewReaderSize(s, streamBuffer))); err != nil {
 			return badPayload(err)
@@ -164,13 +178,11 @@ func (r *Replicas) importRecords(_ context.Context, s *grid.Stream, payload []by
 		if err != nil {
 			return err
 		}
-		in.done.Bundle = position.Bundle[:]
-		answer, err := in.done.MarshalMsg(nil)
-		if err != nil {
-			return err
-		}
-		return s.Send(answer)
+		done = in.done
+		done.Bundle = position.Bundle[:]
+		return nil
 	})
+	return done, err
 }
 
 // enterImport lets one stream at a time into a partition: two peers would send the same records.
