@@ -143,12 +143,15 @@ def test_a_body_that_is_not_the_signed_one_is_not_stored(
     assert keys_of(s3.list_objects_v2(Bucket=bucket)) == []
 
 
-@pytest.mark.parametrize("algorithm", ["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"])
-def test_checksums_are_kept(s3: Any, bucket: str, algorithm: str) -> None:
-    put = s3.put_object(Bucket=bucket, Key="k", Body=b"x" * 100_000, ChecksumAlgorithm=algorithm)
-    got = s3.get_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")
-    assert got[f"Checksum{algorithm}"] == put[f"Checksum{algorithm}"]
-    assert len(got["Body"].read()) == 100_000  # boto3 compares the checksum
+def test_checksums_are_kept(s3: Any, bucket: str) -> None:
+    known = set(s3.meta.service_model.shape_for("ChecksumAlgorithm").enum)
+    assert len(known) >= 10
+    for name in known - {"MD5"}:  # boto3 does not make it
+        at, member = {"Bucket": bucket, "Key": name}, f"Checksum{name}"
+        put = s3.put_object(**at, Body=b"x" * 100_000, ChecksumAlgorithm=name)
+        got = s3.get_object(**at, ChecksumMode="ENABLED")
+        assert got[member] == put[member]
+        assert len(got["Body"].read()) == 100_000  # boto3 compares the checksum
 
 
 def test_a_trailing_checksum_is_kept(cluster: RunningCluster, s3: Any, bucket: str) -> None:

@@ -52,6 +52,21 @@ class _Crc:
         return self._value.to_bytes(self._size, "big")
 
 
+class _XxHash:
+    """A hash of awscrt as a digest, with the most significant byte first (canonical form)."""
+
+    def __init__(self, hashed: crt.XXHash) -> None:
+        self._hashed = hashed
+
+    def update(self, data: bytes, /) -> None:
+        """Add bytes."""
+        self._hashed.update(data)
+
+    def digest(self) -> bytes:
+        """The sum of all bytes."""
+        return bytes(self._hashed.finalize())
+
+
 def _extend_crc32c(data: bytes, value: int) -> int:
     return int(google_crc32c.extend(value, data))
 
@@ -67,6 +82,11 @@ ALGORITHMS: dict[str, Callable[[], Digest]] = {
     "crc64nvme": lambda: _Crc(_extend_crc64, 8),
     "sha1": lambda: hashlib.sha1(usedforsecurity=False),
     "sha256": hashlib.sha256,
+    "sha512": hashlib.sha512,
+    "md5": lambda: hashlib.md5(usedforsecurity=False),
+    "xxhash64": lambda: _XxHash(crt.XXHash.new_xxhash64()),
+    "xxhash3": lambda: _XxHash(crt.XXHash.new_xxhash3_64()),
+    "xxhash128": lambda: _XxHash(crt.XXHash.new_xxhash3_128()),
 }
 
 #: The algorithm of a body for which the client states no checksum, as at Amazon.

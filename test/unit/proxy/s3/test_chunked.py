@@ -189,9 +189,15 @@ def test_trailing_checksums(algorithm: str, is_right: bool) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "digits"),
-    [("crc32", "cbf43926"), ("crc32c", "e3069283"), ("crc64nvme", "ae8b14860a799888")],
+    [
+        ("crc32", "cbf43926"),
+        ("crc32c", "e3069283"),
+        ("crc64nvme", "ae8b14860a799888"),
+        ("md5", "25f9e794323b453885f5181f1b624d0b"),
+        ("xxhash64", "8cb841db40e6ae83"),
+    ],
 )
-def test_the_check_values_of_the_cyclic_sums(algorithm: str, digits: str) -> None:
+def test_the_check_values_of_checksums(algorithm: str, digits: str) -> None:
     digest = ALGORITHMS[algorithm]()
     for byte in b"123456789":
         digest.update(bytes([byte]))

@@ -57,7 +57,9 @@ def test_composite_checksums_are_those_of_checksums() -> None:
         ("SHA256", FULL, "InvalidRequest"),
         ("CRC64NVME", COMPOSITE, "InvalidRequest"),
         ("CRC32", "WHOLE", "InvalidRequest"),
-        ("MD5", None, "InvalidRequest"),
+        ("XXHASH3", None, COMPOSITE),
+        ("SHA512", FULL, "InvalidRequest"),
+        ("CRC16", None, "InvalidRequest"),
         (None, FULL, "InvalidRequest"),
     ],
 )
@@ -74,7 +76,7 @@ def test_kinds(algorithm: str | None, of_type: str | None, expected: str) -> Non
     assert Kind.parse(str(kind)) == kind
 
 
-@pytest.mark.parametrize("text", [None, "", "crc32", "md5 COMPOSITE", "crc32 OTHER"])
+@pytest.mark.parametrize("text", [None, "", "crc32", "crc16 COMPOSITE", "crc32 OTHER"])
 def test_no_kind(text: str | None) -> None:
     assert Kind.parse(text) is None
     assert kind_of_upload({}) is None
