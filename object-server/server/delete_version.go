@@ -78,6 +78,9 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	}
 	x.set(timestampHeader, timestamp.String())
 	x.set(versionHeader, versionid.Text(id))
+	if wasMarker {
+		x.set(markerHeader, "true")
+	}
 	if previous.Existed || wasMarker {
 		x.answerEmpty(http.StatusNoContent)
 	} else {

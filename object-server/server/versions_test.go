@@ -142,7 +142,9 @@ func TestVersionsOfAName(t *testing.T) {
 	f.rows.take("/sdb/5/AUTH_a/c")
 	f.send(404, "DELETE", "", 6, versionHeader, moment(6), markerHeader, "true") // a peer may have sent it
 	f.wantRows(moment(6) + " " + moment(6) + " 0")
-	f.send(204, "DELETE", "", 7, versionHeader, moment(6))
+	if got := f.send(204, "DELETE", "", 7, versionHeader, moment(6)); got.header.Get(markerHeader) != "true" {
+		t.Errorf("removal of a marker: %v", got.header)
+	}
 	f.send(409, "DELETE", "", 6, versionHeader, moment(6), markerHeader, "true") // it was removed
 	f.wantVersion(moment(3), "three")
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checksum of a copy: that of the source, or one of the algorithm that the client names.
 
-A checksum that is made of the parts' checksums is not one of the copy, which has no parts.
+A checksum that is made of the parts' checksums is not one of the copy, which has no parts. A copy of
+such an object gets one of the same algorithm over its whole body, as at Amazon.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
 from proxy.s3.object_headers import CHECKSUM
 from proxy.s3.wire.checksums import ALGORITHMS, DEFAULT_ALGORITHM
-from proxy.s3.wire.part_checksums import FULL, type_of
+from proxy.s3.wire.part_checksums import COMPOSITE, FULL, type_of
 
 
 class _Readable(Protocol):
@@ -39,6 +40,12 @@ class SummedBody:
     def checksum(self) -> str:
         """The base64 of the sum of what was read."""
         return base64.b64encode(self._digest.digest()).decode("ascii")
+
+
+def algorithm_of_parts(found: Headers) -> str | None:
+    """The algorithm of a stored checksum that is made of those of parts; None for another one."""
+    algorithm, _, value = str(found.get(CHECKSUM, "")).partition("=")
+    return algorithm if value and type_of(value) == COMPOSITE else None
 
 
 class CopiedChecksum:

@@ -14,7 +14,7 @@ from proxy.middleware.subrequest import Answered, read_body
 from proxy.s3.acl import object_acl_of_header
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import check_done, condition_of
-from proxy.s3.copied_checksum import CopiedChecksum
+from proxy.s3.copied_checksum import CopiedChecksum, algorithm_of_parts
 from proxy.s3.customer_keys import Place
 from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.lock_headers import lock_headers
@@ -162,7 +162,7 @@ def copy_object(call: Call) -> Response:
         headers.setdefault("content-type", "binary/octet-stream")
     elif "content-type" in found:
         headers["content-type"] = found["content-type"]
-    wanted = wanted_algorithm(call.headers)
+    wanted = wanted_algorithm(call.headers) or algorithm_of_parts(found)
     checksum = CopiedChecksum(found, wanted, is_hidden=keys.hides(found))
     headers |= checksum.headers()
     headers |= tagging_of_copy(call.headers, found) | {OBJECT_ACL: "", **acl}

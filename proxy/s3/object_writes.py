@@ -207,7 +207,9 @@ def delete(
     if is_version_gone or version.get("version-id") == "null":
         _make_newest_current(call, key)
     if version:
-        return {"x-amz-version-id": version["version-id"]}
+        was_marker = answer.headers.get("x-backend-version-marker")
+        marker = {"x-amz-delete-marker": "true"} if was_marker else {}
+        return {"x-amz-version-id": version["version-id"], **marker}
     return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
 
 

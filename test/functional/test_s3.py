@@ -310,6 +310,21 @@ def test_storage_classes_are_kept(s3: Any, bucket: str) -> None:
             s3.put_object(**at, Body=b"x", StorageClass=name)
 
 
+def test_the_removal_of_a_delete_marker_says_so(s3: Any, bucket: str) -> None:
+    at = {"Bucket": bucket, "Key": "k"}
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    version = s3.put_object(**at, Body=b"x")["VersionId"]
+    for _ in range(2):
+        markers = [s3.delete_object(**at)["VersionId"] for _ in range(2)]
+        removed = s3.delete_object(**at, VersionId=markers[0])
+        assert (removed["DeleteMarker"], removed["VersionId"]) == (True, markers[0])
+        named = {"Objects": [{"Key": "k", "VersionId": markers[1]}]}
+        (removed,) = s3.delete_objects(Bucket=bucket, Delete=named)["Deleted"]
+        assert (removed["DeleteMarker"], removed["DeleteMarkerVersionId"]) == (True, markers[1])
+        assert s3.get_object(**at)["Body"].read() == b"x"
+    assert "DeleteMarker" not in s3.delete_object(**at, VersionId=version)
+
+
 def test_many_deletes_in_one_request(cluster: RunningCluster, s3: Any, bucket: str) -> None:
     for number in range(5):
         s3.put_object(Bucket=bucket, Key=f"k<{number}>", Body=b"")
