@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checksum of a copy: that of the source, or one of the algorithm that the client names.
 
-A checksum that is made of the parts' checksums is not one of the copy, which has no parts. A copy of
-such an object gets one of the same algorithm over its whole body, as at Amazon.
+A checksum that is made of the parts' checksums is not one of the copy, which has no parts. A copy
+of such an object gets one of the same algorithm over its whole body, as at Amazon.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@
   go-sdks      our own tests with the SDKs of MinIO and Amazon for Go
   s3-clients   aws-cli, rclone, restic, s3fs and Docker's registry, each through its usual tasks
   s3a          Hadoop's contract tests for S3A, compared with the kept results of this tree
+  java-sdk     our own tests with Amazon's SDK for Java (needs Maven and a JDK 17)
   minio-go     minio-go's functional tests, compared with the kept results of this tree
   swiftclient  python-swiftclient's functional tests, with OpenStack's SDK and command line
   clients      rclone, Glance's store, openstack and swift, each through its usual tasks
@@ -14,7 +15,7 @@
   keystone     both suites with users of a real Keystone, Swift's compared with real Swift
   probes       OpenStack Swift's probe tests on servers and jobs of this tree, about an hour
 
-Without a name, swift, s3, swiftclient, clients and fuzz run. go-sdks, minio-go, s3-clients and s3a
+Without a name, swift, s3, swiftclient, clients and fuzz run. The judges from go-sdks to minio-go
 need a cluster without a small limit of sizes, so they do not run beside other judges. For keystone,
 MARTLET_KEYSTONE names a directory with Keystone and a martlet-proxy-server that has
 keystonemiddleware. The run fails if any other judge fails, or if a test that passes on real Swift
@@ -37,6 +38,8 @@ from clients import run_clients
 from differences import run_differences
 from fuzz_api import run_fuzz
 from go_sdks import run_go_sdks
+from java_sdk import run_java_sdk
+from maven import NEEDED, is_installed
 from minio_functional import run_minio_functional
 from probes import run_probes
 from real_swift import real_swift
@@ -74,11 +77,13 @@ EXPECTED_OF_S3A = _EXPECTED / "s3a.txt"
 _JUDGES = ("swift", "s3", "swiftclient", "clients", "fuzz")
 _KEYSTONE = "keystone"
 _PROBES = "probes"
-_GO_SDKS, _MINIO_GO, _S3_CLIENTS, _S3A = "go-sdks", "minio-go", "s3-clients", "s3a"
+_GO_SDKS, _MINIO_GO = "go-sdks", "minio-go"
+_JAVA_SDK, _S3A, _S3_CLIENTS = "java-sdk", "s3a", "s3-clients"
 #: They write objects of more bytes than `CONSTRAINTS` allows.
-_WITH_LARGE = frozenset({_GO_SDKS, _MINIO_GO, _S3_CLIENTS, _S3A})
+_WITH_LARGE = frozenset({_GO_SDKS, _JAVA_SDK, _MINIO_GO, _S3A, _S3_CLIENTS})
+_IN_JAVA = frozenset({_JAVA_SDK, _S3A})
 _BESIDE_SWIFT = ("differences", "versions")
-_ON_REQUEST = (*_BESIDE_SWIFT, _KEYSTONE, _PROBES, _GO_SDKS, _MINIO_GO, _S3_CLIENTS, _S3A)
+_ON_REQUEST = (*_BESIDE_SWIFT, _KEYSTONE, _PROBES, *sorted(_WITH_LARGE))
 # Needed by the tests of storage policies.
 _POLICIES = ("--policy", "Policy-0", "--policy", "silver")
 # On a busy machine a few tests may fail by timing; more failures than this are real.
@@ -125,7 +130,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--url", help="a cluster that runs already, e.g. that of `make up`")
     parser.add_argument(
         "--tests", nargs="+", default=[], metavar="ARGUMENT",
-        help="pytest's arguments for the suites, e.g. test/functional/test_slo.py; or walks",
+        help="pytest's arguments for the suites, e.g. test/functional/test_slo.py; or walks; or "
+        "classes of java-sdk and s3a",
     )  # fmt: skip
     parser.add_argument("--requests", type=int, default=4000, help="of the fuzz (4000)")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn by chance (1)")
@@ -146,6 +152,8 @@ def _parse() -> argparse.Namespace:
         parser.error(f"{_KEYSTONE} and {_PROBES} start clusters of their own")
     if _PROBES in arguments.judge and arguments.judge != [_PROBES]:
         parser.error(f"{_PROBES} runs alone")
+    if _IN_JAVA & set(arguments.judge) and not is_installed():
+        parser.error(NEEDED)
     if _WITH_LARGE & set(arguments.judge) and set(arguments.judge) - _WITH_LARGE:
         parser.error(f"{' and '.join(sorted(_WITH_LARGE))} do not run beside other judges")
     return arguments
@@ -168,24 +176,30 @@ def _judge(arguments: argparse.Namespace, url: str, home: Path | None = None) ->
         elif judge == _KEYSTONE and home is not None:
             results, failed = _judge_with_keystone(home, arguments.tests)
         else:
-            if judge == "swiftclient":
-                results = SWIFTCLIENT.run(trial_users(url), arguments.tests)
-            elif judge == "clients":
-                results = run_clients(url)
-            elif judge == _GO_SDKS:
-                results = run_go_sdks(url)
-            elif judge == _S3_CLIENTS:
-                results = run_s3_clients(url)
-            elif judge in _BESIDE_SWIFT:
-                results = _beside_swift(judge, arguments, url)
-            else:
-                results = run_fuzz(url, arguments.requests, arguments.seed)
+            results = _results_of(judge, arguments, url)
             failed = [result for result in results if result.outcome == "failed"]
             _tell(failed)
         _tell_skipped(results)
         failures += len(failed) if results else 1
         print(f"conformance: {judge}: {summary(results)} in {time.monotonic() - started:.0f} s")
     return 1 if failures else 0
+
+
+def _results_of(judge: str, arguments: argparse.Namespace, url: str) -> list[Result]:
+    """The results of a judge any failure of which fails the run."""
+    if judge == "swiftclient":
+        return SWIFTCLIENT.run(trial_users(url), arguments.tests)
+    if judge == "clients":
+        return run_clients(url)
+    if judge == _GO_SDKS:
+        return run_go_sdks(url)
+    if judge == _JAVA_SDK:
+        return run_java_sdk(url, arguments.tests)
+    if judge == _S3_CLIENTS:
+        return run_s3_clients(url)
+    if judge in _BESIDE_SWIFT:
+        return _beside_swift(judge, arguments, url)
+    return run_fuzz(url, arguments.requests, arguments.seed)
 
 
 def _beside_swift(judge: str, arguments: argparse.Namespace, url: str) -> list[Result]:
