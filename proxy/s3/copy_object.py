@@ -19,14 +19,12 @@ from proxy.s3.customer_keys import Place
 from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.lock_headers import lock_headers
 from proxy.s3.object_headers import (
-    DEFAULT_CLASS,
     ETAG,
     REDIRECT,
     STORAGE_CLASS,
     TAGGING,
     UPLOAD_ID,
     class_header,
-    class_of,
     quoted,
     redirect_header,
     s3_etag,
@@ -138,11 +136,12 @@ def copy_object(call: Call) -> Response:
     source = source_of(call)
     found = find_source(call, source)
     keys = keys_of_copy(call, found)
-    new_class = class_header(call.headers)
+    redirect = redirect_header(call.headers)
     changes = (
         directive == "REPLACE"
         or call.headers.get("x-amz-tagging-directive") == "REPLACE"
-        or new_class.get(STORAGE_CLASS, DEFAULT_CLASS) != class_of(found)
+        or "x-amz-storage-class" in call.headers  # also the same one, as at Amazon
+        or redirect
         or keys.differ
     )
     is_itself = (source.bucket, source.key, source.version) == (call.bucket, call.key, "")
@@ -155,8 +154,8 @@ def copy_object(call: Call) -> Response:
         raise S3Error("InvalidRequest", reason)
     headers = {**source.headers(call), **_NOT_COPIED, **keys.headers(found)}
     headers |= condition_of(call).headers_for(call, call.key)
-    headers |= {REDIRECT: "", **redirect_header(call.headers)}
-    headers |= {STORAGE_CLASS: "", **new_class}
+    headers |= {REDIRECT: "", **redirect}
+    headers |= {STORAGE_CLASS: "", **class_header(call.headers)}
     if directive == "REPLACE":
         headers |= {"x-fresh-metadata": "true", **stored_headers(call.headers)}
         headers.setdefault("content-type", "binary/octet-stream")

@@ -109,7 +109,7 @@ def rewrite(
 
 def _metadata(found: Headers) -> dict[str, str]:
     """The headers that a copy takes along."""
-    taken = (*STORED, "content-type", CHECKSUM.lower())
+    taken = (*STORED, "content-type", "x-delete-at", CHECKSUM.lower())
     return {
         name: str(value)
         for name, value in found.items()

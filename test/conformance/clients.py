@@ -17,6 +17,8 @@ from suite import Result
 USER, KEY = "test:tester", "testing"
 LARGE_BYTES = 24 << 20
 _SEGMENT = "5M"
+#: A program that has not ended by then hangs.
+_SECONDS_MAX = 300.0
 
 #: Drives a program against the cluster of a URL, with a directory for files.
 Check = Callable[[str, Path], None]
@@ -48,6 +50,8 @@ def outcome(name: str, check: Check, url: str, scratch: Path) -> Result:
         check(url, scratch)
     except FileNotFoundError as error:
         return Result(f"clients.{name}", "skipped", f"not installed: {error.filename}")
+    except subprocess.TimeoutExpired as error:
+        return Result(f"clients.{name}", "failed", f"{error.cmd} hangs")
     except subprocess.CalledProcessError as error:
         said = f"{error.stdout or ''}{error.stderr or ''}".strip().splitlines()
         return Result(f"clients.{name}", "failed", f"{error.cmd}: {said[-1] if said else ''}")
@@ -81,10 +85,16 @@ def digests(tree: Path) -> dict[str, str]:
 def say(command: list[str], environ: Mapping[str, str], cwd: Path | None = None) -> str:
     """Run a program and return its output.
 
-    :raises CalledProcessError: it fails.
+    :raises SubprocessError: it fails, or it hangs.
     """
     return subprocess.run(
-        command, env={**os.environ, **environ}, cwd=cwd, check=True, capture_output=True, text=True
+        command,
+        env={**os.environ, **environ},
+        cwd=cwd,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS_MAX,
     ).stdout
 
 

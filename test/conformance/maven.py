@@ -53,7 +53,10 @@ def run_maven(
         )
     if done.returncode:
         raise RuntimeError(f"mvn test: {_errors(said.read_text(errors='replace'))}; see {said}")
-    return [result for report in sorted(reports.glob("*.xml")) for result in outcomes(report)]
+    found = [result for report in sorted(reports.glob("*.xml")) for result in outcomes(report)]
+    if not found:
+        raise RuntimeError(f"mvn test: there are no reports; see {said}")
+    return found
 
 
 def outcomes(report: Path) -> list[Result]:

@@ -148,6 +148,8 @@ def _parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     if unknown := set(arguments.judge) - {*_JUDGES, *_ON_REQUEST}:
         parser.error(f"no such judge: {', '.join(sorted(unknown))}")
+    if arguments.reference and arguments.tests and {_MINIO_GO, _S3A} & set(arguments.judge):
+        parser.error("--reference keeps the results of all tests: leave out --tests")
     if arguments.url and {_KEYSTONE, _PROBES} & set(arguments.judge):
         parser.error(f"{_KEYSTONE} and {_PROBES} start clusters of their own")
     if _PROBES in arguments.judge and arguments.judge != [_PROBES]:

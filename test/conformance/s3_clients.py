@@ -285,4 +285,4 @@ def _running(command: list[str], environ: Mapping[str, str], port: int) -> Itera
             await_true(listens, f"{command[0]} listens")
             yield
         finally:
-            process.terminate()
+            process.kill()

@@ -13,6 +13,7 @@ from awscrt import checksums
 from botocore.exceptions import ClientError
 from running_cluster import RunningCluster
 from s3_client import new_bucket, s3_client
+from swift_api import Account
 
 BODIES = [os.urandom(5 << 20), os.urandom(1000)]
 
@@ -234,13 +235,17 @@ def test_a_copy_of_an_old_version_with_another_checksum(s3: Any, at: dict[str, s
 
 @pytest.mark.parametrize("of_type", ["COMPOSITE", "FULL_OBJECT"])
 def test_a_copy_of_parts_has_a_checksum_of_the_whole(
-    s3: Any, at: dict[str, str], of_type: str
+    s3: Any, at: dict[str, str], account: Account, of_type: str
 ) -> None:
+    """The body goes through the S3 filter then. The expiry, which Swift's API set, goes along."""
     begun = begin(s3, at, ChecksumAlgorithm="CRC32", ChecksumType=of_type)
     s3.complete_multipart_upload(**begun)
+    expires = {"X-Delete-After": "9999"}
+    assert account.call("POST", at["Bucket"], at["Key"], headers=expires).status == 202
     whole = {"ChecksumCRC32": crc32(b"".join(BODIES)), "ChecksumType": "FULL_OBJECT"}
     assert copied(s3, at) == whole
     assert copied(s3, at, ChecksumAlgorithm="CRC32") == whole
+    assert "expiry-date" in s3.head_object(**at | {"Key": "copy"})["Expiration"]
 
 
 @pytest.mark.parametrize("of_type", ["COMPOSITE", "FULL_OBJECT"])

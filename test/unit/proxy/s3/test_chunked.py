@@ -204,6 +204,14 @@ def test_the_check_values_of_checksums(algorithm: str, digits: str) -> None:
     assert digest.digest().hex() == digits
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "digits"),
+    [("xxhash3", "2d06800538d394c2"), ("xxhash128", "99aa06d3014798d86001c324468d497f")],
+)
+def test_the_checksums_of_no_bytes(algorithm: str, digits: str) -> None:
+    assert ALGORITHMS[algorithm]().digest().hex() == digits
+
+
 def test_a_hash_of_other_bytes_is_refused_with_the_last_bytes() -> None:
     form = framing_of({}, hashlib.sha256(b"right").hexdigest(), 5, True)
     assert CheckedBody(BytesIO(b"right"), form).read() == b"right"
