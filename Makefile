@@ -54,6 +54,8 @@ ONE_GOROUTINE := TestPowerCutsFindLies$$|TestOldAndNewSegments|TestFilter$$|Test
 
 # Never fetch another Go than the one that is installed.
 export GOTOOLCHAIN := local
+# Images of containers often set it. Then each process of a test compiles all that it loads anew.
+export PYTHONDONTWRITEBYTECODE :=
 # A registry may be slow, or away for a moment.
 export PIP_TIMEOUT ?= 60
 export PIP_RETRIES ?= 8
