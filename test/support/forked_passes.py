@@ -1,7 +1,8 @@
 """Passes of background jobs, each a fork of a process that has loaded their modules.
 
 `martlet-background` starts its jobs in the same way. To load the modules for each pass takes a
-third of a second of the processor, which is often more than the pass itself.
+third of a second of the processor, which is often more than the pass itself. The servers of
+`grid_peers.py` are started so, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,18 +25,20 @@ _PROGRAM = Path(__file__).with_name("pass_forker.py")
 _ANSWER_BYTES_MAX = 100
 _SECONDS_MAX = 300.0
 _KILL_SECONDS_MAX = 30.0
-#: Processes without a pass at the moment.
-_idle: list[_Forker] = []
+_LOADS_JOBS = "replicator.preload:load_modules"
+#: Processes without a pass at the moment, by the function that has loaded their modules.
+_idle: dict[str, list[_Forker]] = defaultdict(list)
 
 
 class _Forker:
     """A process that runs one pass after the other, each as a child of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, loader: str) -> None:
+        self.loader = loader
         # Each answer is a packet: two of them never come as one.
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.process = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(theirs.fileno())],
+            [sys.executable, str(_PROGRAM), str(theirs.fileno()), loader],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             preexec_fn=prepare_child,
@@ -57,14 +61,17 @@ class _Forker:
 class Pass:
     """A pass, with the methods of `subprocess.Popen` that tests need; its output is text.
 
-    ``command`` begins with the module of the job's program.
+    ``command`` begins with the module of the job's program. Its output goes to the pipe ``output``
+    if there is one. ``loader`` is the ``module:function`` that loads what passes share.
     """
 
-    def __init__(self, *command: str) -> None:
-        self._forker = _idle.pop() if _idle else _Forker()
+    def __init__(self, *command: str, output: int | None = None, loader: str = _LOADS_JOBS) -> None:
+        idle = _idle[loader]
+        self._forker = idle.pop() if idle else _Forker(loader)
         self._outputs = [os.memfd_create(name) for name in ("output", "log")]
         self._texts = ["", ""]
-        self.pid = self._forker.start(list(command), self._outputs)
+        written = self._outputs[0] if output is None else output
+        self.pid = self._forker.start(list(command), [written, self._outputs[1]])
         self.returncode: int | None = None
 
     def communicate(self, timeout: float = _SECONDS_MAX) -> tuple[str, str]:
@@ -77,8 +84,14 @@ class Pass:
                 raise subprocess.TimeoutExpired("a pass", timeout)
             self.returncode = self._forker.answer()
             self._texts = [_content(one) for one in self._outputs]
-            _idle.append(self._forker)
+            _idle[self._forker.loader].append(self._forker)
         return self._texts[0], self._texts[1]
+
+    def wait(self, timeout: float = _SECONDS_MAX) -> int:
+        """As ``communicate``; return the status."""
+        self.communicate(timeout)
+        assert self.returncode is not None
+        return self.returncode
 
     def kill_after(self, seconds: float) -> bool:
         """Kill it if it has not ended after so long; return whether it was killed."""

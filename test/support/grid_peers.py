@@ -7,13 +7,12 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+
+from forked_passes import Pass
 
 from martlet.grid.client import GridClient
 from martlet.grid.handshake import ConnectorHandshake
@@ -23,7 +22,6 @@ from martlet.grid.websocket import Channel, Opening
 from martlet.http.backend_client import Address, BackendError
 from martlet.tls.contexts import ClientTls
 
-SERVICE = Path(__file__).with_name("grid_service.py")
 SECRET = "the secret of the cluster of the tests"
 SECRETS = Secrets.parse(SECRET)
 PATIENCE_SECONDS = 60.0
@@ -35,24 +33,26 @@ class ServiceProcess:
     """One running ``grid_service.py``."""
 
     def __init__(self, *arguments: str, port: int = 0) -> None:
-        command = [sys.executable, str(SERVICE), "--secret", SECRET, "--port", str(port)]
+        command = ["grid_service", "--secret", SECRET, "--port", str(port)]
         if CERTIFICATES:
             command += ["--certificate", f"{CERTIFICATES}/server.crt"]
             command += ["--key", f"{CERTIFICATES}/server.key"]
-        self.process = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        self.address = ("127.0.0.1", int(self.process.stdout.readline()))
+        loader = "load_for_threads" if "--threads" in arguments else "load_for_eventlet"
+        read_end, write_end = os.pipe()
+        with open(read_end) as output:
+            self.process = Pass(
+                *command, *arguments, output=write_end, loader=f"grid_service:{loader}"
+            )
+            os.close(write_end)
+            self.address = ("127.0.0.1", int(output.readline()))
 
     def send(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        os.kill(self.process.pid, number)
 
     def end(self) -> str:
         """Kill it; what it has logged."""
-        if self.process.poll() is None:
-            self.process.kill()
-        return self.process.communicate(timeout=PATIENCE_SECONDS)[1]
+        self.process.kill_after(0)
+        return self.process.communicate()[1]
 
     def counters(self) -> dict[str, Any]:
         """The counters, over a connection of its own."""

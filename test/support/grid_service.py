@@ -13,6 +13,7 @@ SIGTERM lets it drain; at SIGHUP it sends GOAWAY to all, and accepts others.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
@@ -30,6 +31,30 @@ if TYPE_CHECKING:
     from martlet.grid.stream import GridStream
     from martlet.http.environ import Environ, StartResponse
     from martlet.wsgi.tls_door import TlsDoor
+
+
+_MODULES = (
+    "martlet.grid.handlers",
+    "martlet.grid.server",
+    "martlet.http.response",
+    "martlet.tls.contexts",
+    "martlet.wsgi.listener",
+    "martlet.wsgi.tls_door",
+)
+
+
+def load_for_threads() -> None:
+    """Load what `main` imports, for processes that are forks of this one."""
+    for name in _MODULES:
+        importlib.import_module(name)
+
+
+def load_for_eventlet() -> None:
+    """The same with a standard library that is patched."""
+    from martlet.service.green import patch_standard_library
+
+    patch_standard_library()
+    load_for_threads()
 
 
 def main() -> int:

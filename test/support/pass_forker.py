@@ -1,9 +1,10 @@
 """The process whose forks are the passes of `forked_passes.py`, one after the other.
 
-    python pass_forker.py SOCKET
+    python pass_forker.py SOCKET MODULE:FUNCTION
 
-A request is JSON, the module of a job's program and its arguments, with the files for the output
-and the log. Two answers follow: the process id of the pass at once, and its status at its end.
+The function loads the modules that the passes share. A request is JSON, the module of a job's
+program and its arguments, with the files for the output and the log. Two answers follow: the
+process id of the pass at once, and its status at its end.
 """
 
 from __future__ import annotations
@@ -14,11 +15,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from martlet.service.forked_child import Main
 
 _REQUEST_BYTES_MAX = 1 << 16
 
@@ -26,9 +24,9 @@ _REQUEST_BYTES_MAX = 1 << 16
 def main() -> None:
     # Before eventlet has patched the class: a green one would wait in the hub of this process.
     connection = socket.socket(fileno=int(sys.argv[1]))
-    from replicator.preload import load_modules
-
-    load_modules()
+    connection.setblocking(True)  # a test under eventlet has made it otherwise
+    module, _, function = sys.argv[2].partition(":")
+    getattr(importlib.import_module(module), function)()
     while _serve(connection):
         pass
 
@@ -40,22 +38,26 @@ def _serve(connection: socket.socket) -> bool:
     request, outputs, _, _ = socket.recv_fds(connection, _REQUEST_BYTES_MAX, 2)
     if not request:
         return False
-    for number, output in enumerate(outputs, 1):
-        os.dup2(output, number)
-        os.close(output)
     command = json.loads(request)
-    run = partial(_run, importlib.import_module(command[0]).main)
-    child = fork_child(run, command, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    run = partial(_run, importlib.import_module(command[0]).main, outputs)
+    child = fork_child(run, command, signal.pthread_sigmask(signal.SIG_BLOCK, ()), outputs)
+    for output in outputs:  # the last writer of a pipe is the pass
+        os.close(output)
     connection.send(str(child.pid).encode())
     connection.send(str(child.wait()).encode())
     return True
 
 
-def _run(program: Main, words: list[str]) -> int:
-    from martlet.service.server import use_own_poller
+def _run(program: Callable[[], int], outputs: list[int], _words: list[str]) -> int:
+    """Run the program, which finds its words in `sys.argv`."""
+    for number, output in enumerate(outputs, 1):
+        os.dup2(output, number)
+        os.close(output)
+    if "eventlet" in sys.modules:
+        import eventlet.hubs
 
-    use_own_poller()  # that of the parent is closed
-    return program(words)
+        eventlet.hubs.use_hub()  # the poller of the parent is closed
+    return program()
 
 
 if __name__ == "__main__":
