@@ -33,6 +33,7 @@ from martlet.http.backend_client import (
     ConnectTimeout,
     ReadTimeout,
 )
+from martlet.service.disk_calls import is_green
 
 OTHER = "another secret of another cluster here"
 
@@ -167,6 +168,7 @@ assert client.request(address, "echo", b"parent") == b"parent"
 """
 
 
+@pytest.mark.skipif(is_green(), reason="its processes choose their mode themselves")
 @pytest.mark.parametrize("mode", ["green", "threads"])
 def test_a_child_process_connects_itself(server: ServiceProcess, mode: str) -> None:
     command = [sys.executable, "-c", FORK, str(server.address[1]), mode]

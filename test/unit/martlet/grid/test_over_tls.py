@@ -25,9 +25,8 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("is_green", [False, True], ids=["threads", "green"])
-@pytest.mark.parametrize("file", ["test_connections.py", "test_streams.py"])
-def test_all_that_holds_without_tls(tmp_path: Path, file: str, is_green: bool) -> None:
-    assert_pass_over_tls(tmp_path, HERE / file, is_green=is_green)
+def test_all_that_holds_without_tls(tmp_path: Path, is_green: bool) -> None:
+    assert_pass_over_tls(tmp_path, HERE / "test_connections.py", is_green=is_green)
 
 
 @pytest.fixture
