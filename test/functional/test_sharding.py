@@ -60,7 +60,7 @@ def test_a_container_shards_under_load(one_node: RunningCluster) -> None:
     assert load.listings > 2
     assert len(ranges_of(one_node, (owner, "photos"))[0]) >= 3
     assert account.call("GET", "photos").lines == load.expected
-    await_true(lambda: has_totals(account, load), "the totals of the container", 20)
+    await_true(lambda: has_totals(account, load), "the totals of the container")
 
 
 def test_a_shard_that_grows_is_divided_in_turn(one_node: RunningCluster) -> None:
@@ -93,7 +93,7 @@ def test_a_shard_that_grows_is_divided_in_turn(one_node: RunningCluster) -> None
     (ranges, *_) = ranges_of(one_node, (owner, "photos"))
     assert all(one["upper"] == other["lower"] for one, other in itertools.pairwise(ranges))
     assert account.call("GET", "photos").lines == load.expected
-    await_true(lambda: has_totals(account, load), "the totals of the container", 20)
+    await_true(lambda: has_totals(account, load), "the totals of the container")
 
 
 def test_small_shards_are_joined_under_load(one_node: RunningCluster) -> None:
@@ -122,7 +122,7 @@ def test_small_shards_are_joined_under_load(one_node: RunningCluster) -> None:
         load.stop()
     assert load.faults == []
     assert account.call("GET", "photos").lines == load.expected
-    await_true(lambda: has_totals(account, load), "the totals of the container", 20)
+    await_true(lambda: has_totals(account, load), "the totals of the container")
 
 
 def test_kills_only_delay(new_cluster: Callable[..., RunningCluster]) -> None:
@@ -154,8 +154,8 @@ def test_kills_only_delay(new_cluster: Callable[..., RunningCluster]) -> None:
 
     await_true(is_done, "all sharded")
     load.settle()
-    await_true(lambda: account.call("GET", "photos").lines == load.expected, "the listing", 60)
-    await_true(lambda: has_totals(account, load), "the totals of the container", 60)
+    await_true(lambda: account.call("GET", "photos").lines == load.expected, "the listing")
+    await_true(lambda: has_totals(account, load), "the totals of the container")
 
 
 def names_and_versions(account: Account, container: str, **query: str | int) -> list[Any]:

@@ -58,9 +58,9 @@ def test_it_shards_and_joins_by_itself(four_nodes: RunningCluster) -> None:
     finally:
         load.stop()
     assert load.faults == []
-    await_true(lambda: account.call("GET", "photos").lines == load.expected, "the listing", 60)
-    await_true(lambda: has_totals(account, load), "the totals of the container", 60)
-    await_true(lambda: account_totals(account) == totals_of(load), "the account's", 60)
+    await_true(lambda: account.call("GET", "photos").lines == load.expected, "the listing")
+    await_true(lambda: has_totals(account, load), "the totals of the container")
+    await_true(lambda: account_totals(account) == totals_of(load), "the account's")
     again = Load(account, "photos", 2, load.names, is_strict=False)
     again.start([f"a/{n:05d}" for n in range(0, 60, 3)], writers=1, listers=1)
     try:
@@ -69,9 +69,9 @@ def test_it_shards_and_joins_by_itself(four_nodes: RunningCluster) -> None:
     finally:
         again.stop()
     assert again.faults == []
-    await_true(lambda: is_settled(four_nodes, names), "all replicas know it", 60)
-    await_true(lambda: account.call("GET", "photos").lines == again.expected, "the listing", 60)
-    await_true(lambda: has_totals(account, again), "the totals of the container", 60)
+    await_true(lambda: is_settled(four_nodes, names), "all replicas know it")
+    await_true(lambda: account.call("GET", "photos").lines == again.expected, "the listing")
+    await_true(lambda: has_totals(account, again), "the totals of the container")
 
 
 def totals_of(load: Load) -> tuple[int, int]:
@@ -113,5 +113,5 @@ def test_a_server_that_hangs_only_delays(four_nodes: RunningCluster) -> None:
     finally:
         load.stop()
     assert load.faults == []
-    await_true(lambda: account.call("GET", "photos").lines == load.expected, "the listing", 60)
-    await_true(lambda: has_totals(account, load), "the totals of the container", 60)
+    await_true(lambda: account.call("GET", "photos").lines == load.expected, "the listing")
+    await_true(lambda: has_totals(account, load), "the totals of the container")
