@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import judges
+from s3_client import KEY, USER
 from suite import Result
 
-USER, KEY = "test:tester", "testing"
 LARGE_BYTES = 24 << 20
 _SEGMENT = "5M"
 #: A program that has not ended by then hangs.
@@ -98,8 +98,36 @@ def say(command: list[str], environ: Mapping[str, str], cwd: Path | None = None)
     ).stdout
 
 
+def rclone_tasks(environ: Mapping[str, str], scratch: Path) -> tuple[Callable[..., str], str]:
+    """Upload, check, list, move, copy on the server, sync a change, download.
+
+    :param environ: describes the remote ``m``.
+    :returns: the program, and its name of the container that it has filled.
+    """
+    tree, back, bucket = make_tree(scratch), scratch / "back", "m:rclone-c"
+
+    def rclone(*words: str) -> str:
+        return say(["rclone", *words], environ)
+
+    rclone("copy", str(tree), f"{bucket}/dir")
+    rclone("check", str(tree), f"{bucket}/dir")
+    sizes = {e["Path"]: e["Size"] for e in json.loads(rclone("lsjson", "-R", f"{bucket}/dir"))}
+    assert sizes["large.bin"] == LARGE_BYTES, sizes.get("large.bin")
+    for old, new in (("a.txt", "moved.txt"), ("large.bin", "larger.bin")):
+        rclone("moveto", f"{bucket}/dir/{old}", f"{bucket}/dir/{new}")
+        (tree / old).rename(tree / new)
+    rclone("copy", f"{bucket}/dir", f"{bucket}/second")
+    rclone("check", "--download", str(tree), f"{bucket}/second")
+    (tree / "empty").unlink()
+    (tree / "deep/er/b.bin").write_bytes(b"changed")
+    rclone("sync", str(tree), f"{bucket}/dir")
+    rclone("copy", f"{bucket}/dir", str(back))
+    assert digests(back) == digests(tree), "what came back differs"
+    return rclone, bucket
+
+
 def _rclone(url: str, scratch: Path) -> None:
-    """Upload in segments, check, list, move, copy on the server, sync a change, download, purge."""
+    """The tasks of rclone with segments, by Swift's API; purge."""
     environ = {
         "RCLONE_CONFIG": str(scratch / "none.conf"),
         "RCLONE_CONFIG_M_TYPE": "swift",
@@ -108,26 +136,9 @@ def _rclone(url: str, scratch: Path) -> None:
         "RCLONE_CONFIG_M_AUTH": f"{url}/auth/v1.0",
         "RCLONE_SWIFT_CHUNK_SIZE": _SEGMENT,
     }
-    tree, back = make_tree(scratch), scratch / "back"
-
-    def rclone(*words: str) -> str:
-        return say(["rclone", *words], environ)
-
-    rclone("copy", str(tree), "m:rclone-c/dir")
-    rclone("check", str(tree), "m:rclone-c/dir")
-    sizes = {e["Path"]: e["Size"] for e in json.loads(rclone("lsjson", "-R", "m:rclone-c/dir"))}
-    assert sizes["large.bin"] == LARGE_BYTES, sizes.get("large.bin")
-    rclone("moveto", "m:rclone-c/dir/a.txt", "m:rclone-c/dir/moved.txt")
-    rclone("copy", "m:rclone-c/dir", "m:rclone-c/second")
-    (tree / "a.txt").rename(tree / "moved.txt")
-    rclone("check", str(tree), "m:rclone-c/second")
-    (tree / "empty").unlink()
-    (tree / "deep/er/b.bin").write_bytes(b"changed")
-    rclone("sync", str(tree), "m:rclone-c/dir")
-    rclone("copy", "m:rclone-c/dir", str(back))
-    assert digests(back) == digests(tree), "what came back differs"
-    rclone("purge", "m:rclone-c")
-    assert "rclone-c" not in rclone("lsf", "m:").splitlines()
+    rclone, bucket = rclone_tasks(environ, scratch)
+    rclone("purge", bucket)
+    assert "rclone-c" not in rclone("lsf", "m:").replace("/", "").splitlines()
 
 
 def _swift(url: str, scratch: Path) -> None:

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from s3_client import KEY, USER
 from suite import Result
 
 MODULE = Path(__file__).parent / "go"
-USER, KEY = "test:tester", "testing"
 SECONDS_MAX = 1200.0
 _OUTCOMES = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 

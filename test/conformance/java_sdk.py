@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from go_sdks import KEY, USER
 from maven import run_maven
+from s3_client import KEY, USER
 from suite import Result
 
 _PROJECT = Path(__file__).parent / "java"

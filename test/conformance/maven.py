@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import judges
-from suite import Result
+from suite import Result, read_report
 
-SECONDS_MAX = 1800.0
+_SECONDS_MAX = 1800.0
 NEEDED = "Maven and a JDK 17 are needed (Debian: maven, openjdk-17-jdk-headless)"
 
 
@@ -49,34 +48,14 @@ def run_maven(
             stdout=output,
             stderr=subprocess.STDOUT,
             check=False,
-            timeout=SECONDS_MAX,
+            timeout=_SECONDS_MAX,
         )
     if done.returncode:
         raise RuntimeError(f"mvn test: {_errors(said.read_text(errors='replace'))}; see {said}")
-    found = [result for report in sorted(reports.glob("*.xml")) for result in outcomes(report)]
+    found = [result for report in sorted(reports.glob("*.xml")) for result in read_report(report)]
     if not found:
         raise RuntimeError(f"mvn test: there are no reports; see {said}")
     return found
-
-
-def outcomes(report: Path) -> list[Result]:
-    """The outcome of each test in Surefire's report on a class."""
-    found = []
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
-        name = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"
-        result = Result(name, "passed")
-        for child in case:
-            if child.tag in ("failure", "error"):
-                result = Result(name, "failed", _reason(child))
-            elif child.tag == "skipped":
-                result = Result(name, "skipped", _reason(child))
-        found.append(result)
-    return found
-
-
-def _reason(element: ElementTree.Element) -> str:
-    """The message; the class of an exception that has none."""
-    return " ".join((element.get("message") or element.get("type") or "").split())[:300]
 
 
 def _errors(output: str) -> str:

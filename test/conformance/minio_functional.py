@@ -12,7 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import judges
-from go_sdks import KEY, MODULE, USER
+from go_sdks import MODULE
+from s3_client import KEY, USER
 from suite import Result
 
 _THEIRS = "github.com/minio/minio-go/v7"

@@ -18,17 +18,17 @@ from urllib.parse import urlsplit
 
 import judges
 from clients import (
-    KEY,
     LARGE_BYTES,
-    USER,
     Check,
     digests,
     empty_directory,
     make_tree,
     outcome,
+    rclone_tasks,
     say,
 )
 from running_cluster import await_true
+from s3_client import KEY, USER, s3_client
 from suite import Result
 
 from cluster.ports import HOST, PortPicker
@@ -63,6 +63,10 @@ def _environ(url: str, scratch: Path) -> dict[str, str]:
     }
 
 
+def _make_bucket(url: str, name: str) -> None:
+    s3_client(urlsplit(url).port or 80).create_bucket(Bucket=name)
+
+
 def _aws(url: str, scratch: Path) -> None:
     """Sync both ways, in parts and with changes; move, presign, remove."""
     binaries = judges.environment("awscli", "awscli")
@@ -91,7 +95,7 @@ def _aws(url: str, scratch: Path) -> None:
 
 
 def _rclone(url: str, scratch: Path) -> None:
-    """Upload in parts, check, copy in parts on the server, write a stream, sync a change."""
+    """The tasks of rclone with parts; no upload is left over; purge."""
     environ = _environ(url, scratch) | {
         "RCLONE_CONFIG": str(scratch / "none.conf"),
         "RCLONE_CONFIG_M_TYPE": "s3",
@@ -102,25 +106,11 @@ def _rclone(url: str, scratch: Path) -> None:
         "RCLONE_S3_UPLOAD_CUTOFF": _PART,
         "RCLONE_S3_COPY_CUTOFF": _PART,
     }
-    tree, back = make_tree(scratch), scratch / "back"
-
-    def rclone(*words: str) -> str:
-        return say(["rclone", *words], environ)
-
-    rclone("copy", str(tree), "m:rclone-s3/dir")
-    rclone("check", str(tree), "m:rclone-s3/dir")
-    rclone("copy", "m:rclone-s3/dir", "m:rclone-s3/second")
-    rclone("check", "--download", str(tree), "m:rclone-s3/second")
-    rclone("moveto", "m:rclone-s3/dir/large.bin", "m:rclone-s3/dir/larger.bin")
-    (tree / "large.bin").rename(tree / "larger.bin")
-    (tree / "deep/er/b.bin").write_bytes(b"changed")
-    rclone("sync", str(tree), "m:rclone-s3/dir")
-    rclone("copy", "m:rclone-s3/dir", str(back))
-    assert digests(back) == digests(tree), "what came back differs"
-    listed = json.loads(rclone("backend", "list-multipart-uploads", "m:rclone-s3"))
-    assert listed == {"rclone-s3": []}, listed
-    rclone("purge", "m:rclone-s3")
-    assert "rclone-s3" not in rclone("lsf", "m:").splitlines()
+    rclone, bucket = rclone_tasks(environ, scratch)
+    listed = json.loads(rclone("backend", "list-multipart-uploads", bucket))
+    assert list(listed.values()) == [[]], listed
+    rclone("purge", bucket)
+    assert "rclone-c" not in rclone("lsf", "m:").replace("/", "").splitlines()
 
 
 def _restic(url: str, scratch: Path) -> None:
@@ -152,8 +142,7 @@ def _s3fs(url: str, scratch: Path) -> None:
     """Mount a bucket: copy a tree, append, cut, write in the middle, rename, links, modes."""
     environ, mount = _environ(url, scratch), scratch / "mount"
     mount.mkdir()
-    binaries = judges.environment("awscli", "awscli")
-    say([str(binaries / "aws"), "s3", "mb", "s3://s3fs-c"], environ, scratch)
+    _make_bucket(url, "s3fs-c")
     options = f"url={url},use_path_request_style,multipart_size=5,use_cache={scratch}/cache"
     tree = make_tree(scratch)
     say(["s3fs", "s3fs-c", str(mount), "-o", options], environ)
@@ -200,8 +189,7 @@ def _registry(url: str, scratch: Path) -> None:
     """Push an image to Docker's registry, whose layers are in a bucket; list, pull, delete it."""
     environ, conf = _environ(url, scratch), scratch / "conf.yml"
     port = PortPicker(urlsplit(url).port or 80).keep_or_pick(0)
-    binaries = judges.environment("awscli", "awscli")
-    say([str(binaries / "aws"), "s3", "mb", "s3://registry"], environ, scratch)
+    _make_bucket(url, "registry")
     conf.write_text(_REGISTRY.format(user=USER, key=KEY, url=url, host=HOST, port=port))
     with _running(["docker-registry", "serve", str(conf)], environ, port):
         image = Image(port)

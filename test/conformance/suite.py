@@ -242,18 +242,18 @@ def read_report(report: Path) -> list[Result]:
         result = Result(f"{module}.{case.get('name')}", "passed")
         for child in case:
             if child.tag in ("failure", "error"):
-                result = Result(result.test, "failed", _first_line(child.get("message")))
+                result = Result(result.test, "failed", _reason(child))
             elif child.tag == "skipped":
-                result = Result(result.test, "skipped", _first_line(child.get("message")))
+                result = Result(result.test, "skipped", _reason(child))
         known = found.get(result.test)
         if known is None or known.outcome != "failed":
             found[result.test] = result
     return [found[name] for name in sorted(found)]
 
 
-def _first_line(message: str | None) -> str:
-    lines = (message or "").strip().splitlines()
-    return lines[0][:160] if lines else ""
+def _reason(element: ElementTree.Element) -> str:
+    """The message; the class of an exception that has none."""
+    return " ".join((element.get("message") or element.get("type") or "").split())[:300]
 
 
 def write_expected(path: Path, results: Sequence[Result]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import maven
 import pytest
-from suite import Result
+from suite import Result, read_report
 
 REPORT = """\
 <?xml version="1.0" encoding="UTF-8"?>
@@ -33,12 +33,12 @@ REPORT = """\
 def test_reports(tmp_path: Path) -> None:
     report = tmp_path / "TEST-martlet.conformance.ATest.xml"
     report.write_text(REPORT)
-    assert maven.outcomes(report) == [
-        Result("ATest.good", "passed"),
-        Result("ATest.sizes(int)[2]", "failed", "expected: <1> but was: <2>"),
-        Result("ATest.broken", "failed", "java.lang.NullPointerException"),
-        Result("ATest.left", "skipped", "not here"),
-        Result("ATest.", "failed", "before all tests"),
+    assert read_report(report) == [
+        Result("martlet.conformance.ATest.", "failed", "before all tests"),
+        Result("martlet.conformance.ATest.broken", "failed", "java.lang.NullPointerException"),
+        Result("martlet.conformance.ATest.good", "passed"),
+        Result("martlet.conformance.ATest.left", "skipped", "not here"),
+        Result("martlet.conformance.ATest.sizes(int)[2]", "failed", "expected: <1> but was: <2>"),
     ]
 
 

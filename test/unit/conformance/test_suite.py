@@ -22,7 +22,7 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     assert read_report(report) == [
         Result("test_slo.TestSlo.test_get", "skipped", "SLO not enabled"),
         Result("tests.TestFile.testCopy", "passed"),
-        Result("tests.TestFile.testHead", "failed", "500 Internal Error"),
+        Result("tests.TestFile.testHead", "failed", "500 Internal Error and more"),
     ]
 
 
