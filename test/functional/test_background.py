@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from frozen import frozen
 from object_replicas import ObjectReplicas
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
@@ -57,14 +58,11 @@ def test_a_server_that_was_away_gets_what_it_missed(new_cluster: NewCluster) -> 
     assert account.call("PUT", "c", "expires", headers=soon, body=b"x").status == 201
 
     away = cluster.pid_of("object-server-node1")
-    os.kill(away, signal.SIGSTOP)
-    try:
+    with frozen(away):
         for name in deleted:
             assert account.call("DELETE", "c", name).status == 204
         for name in (*replaced, *fresh):
             assert account.call("PUT", "c", name, body=b"after").status == 201
-    finally:
-        os.kill(away, signal.SIGCONT)
     assert cluster.pid_of("object-server-node1") == away
     began = time.monotonic()
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from urllib.parse import unquote
 
 import pytest
+from frozen import freeze
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
@@ -39,7 +40,7 @@ def stopped(cluster: RunningCluster) -> Iterator[Callable[[], None]]:
     """Yield a function that stops the server; continue it at the end."""
     pid = cluster.pid_of(VICTIM)
     try:
-        yield lambda: os.kill(pid, signal.SIGSTOP)
+        yield lambda: freeze(pid)
     finally:
         os.kill(pid, signal.SIGCONT)
     await_true(lambda: cluster.services()[VICTIM]["state"] == "ok", f"{VICTIM} answers again")

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from forked_passes import Pass, total_figures
+from frozen import frozen
 from running_cluster import RunningCluster, await_true
 from storage_connection import StorageConnection
 from swift_api import Account
@@ -157,14 +158,8 @@ def await_gone(running: RunningCluster, user: Account, container: str, *objects:
 @contextmanager
 def stopped(running: RunningCluster, *services: str) -> Iterator[None]:
     """Let servers answer nothing."""
-    pids = [running.pid_of(service) for service in services]
-    for pid in pids:
-        subprocess.run(["kill", "-STOP", str(pid)], check=True)
-    try:
+    with frozen(*(running.pid_of(service) for service in services)):
         yield
-    finally:
-        for pid in pids:
-            subprocess.run(["kill", "-CONT", str(pid)], check=True)
 
 
 def test_an_expired_object_vanishes(running: RunningCluster, user: Account) -> None:
@@ -341,13 +336,10 @@ def test_ours_and_swifts_own_at_once(
     swift = subprocess.Popen(theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     await_true(lambda: len(user.call("GET", "both").lines) < MANY, "Swift's has begun")
     with ThreadPoolExecutor(1) as pool:
-        swift.send_signal(signal.SIGSTOP)  # on a busy machine it would be done before ours begins
-        try:
+        with frozen(swift.pid):  # on a busy machine it would be done before ours begins
             left = len(user.call("GET", "both").lines) - IN_FLIGHT
             pass_of_ours = pool.submit(expire, running)
             await_true(lambda: len(user.call("GET", "both").lines) < left, "ours has begun")
-        finally:
-            swift.send_signal(signal.SIGCONT)
         ours = pass_of_ours.result()
     said = swift.communicate(timeout=300)[0]
     assert swift.returncode == 0, said

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import random
-import signal
 import time
 from collections.abc import Callable
 
 import pytest
+from frozen import frozen
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 from uploader import Uploader, assert_nothing_is_lost, content_of
@@ -72,13 +71,10 @@ def kill(cluster: RunningCluster, uploader: Uploader) -> None:
 def stall(seconds: float) -> Callable[[RunningCluster, Uploader], None]:
     def stop_and_continue(cluster: RunningCluster, uploader: Uploader) -> None:
         pid = cluster.pid_of("object-server-node1")
-        os.kill(pid, signal.SIGSTOP)
-        end_at = time.monotonic() + seconds
-        try:
+        with frozen(pid):
+            end_at = time.monotonic() + seconds
             while time.monotonic() < end_at:
                 uploader.await_more(10)
-        finally:
-            os.kill(pid, signal.SIGCONT)
 
     return stop_and_continue
 

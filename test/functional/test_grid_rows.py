@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_cluster import await_true
+from frozen import frozen
+from running_cluster import await_true, descendants
 from source_tree import ROOT
 
 from cluster.ports import PortPicker
@@ -186,13 +187,10 @@ def test_a_server_that_stands_still_does_not_hold_up_writes(
     server: ContainerProcess, sender: Sender
 ) -> None:
     assert sender.ask("write 0 64") == 0
-    server.send(signal.SIGSTOP)
-    try:
+    with frozen(server.process.pid, *descendants(server.process.pid)):
         began = time.monotonic()
         # After the first failure further rows become pending at once, for a second.
         assert sender.ask("write 64 640") == 640
         assert time.monotonic() - began < 30
-    finally:
-        server.send(signal.SIGCONT)
     await_true(lambda: sender.ask("pending") == 0, "no row to be pending")
     assert server.names() == wanted(704)

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from cluster_databases import device_path, ring_of
+from frozen import frozen
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
@@ -76,15 +77,6 @@ def is_in_sync(cluster: RunningCluster) -> bool:
         one.get("partitions") and one["in_sync"] == one["partitions"] and not one["failure"]
         for one in stats
     )
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from frozen import frozen
 from running_cluster import RunningCluster, await_true, descendants
 from sharding_clusters import (
     OPTIONS,
@@ -87,14 +86,8 @@ def account_totals(account: Account) -> tuple[int, int]:
 def hanging(cluster: RunningCluster, service: str) -> Iterator[None]:
     """A service that stops for a while, with open connections."""
     pid = cluster.pid_of(service)
-    stopped = {pid, *descendants(pid)}
-    for each in stopped:
-        os.kill(each, signal.SIGSTOP)
-    try:
+    with frozen(pid, *descendants(pid)):
         yield
-    finally:
-        for each in stopped:
-            os.kill(each, signal.SIGCONT)
 
 
 def test_a_server_that_hangs_only_delays(four_nodes: RunningCluster) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from frozen import frozen
 from running_cluster import RunningCluster
 from swift_api import Account
 
@@ -20,14 +19,8 @@ OPTIONS = "error_suppression_limit = 0\nnode_timeout = 6\n"
 @contextmanager
 def hanging(cluster: RunningCluster, devices: list[str]) -> Iterator[None]:
     """Stop the object servers of these devices within the block."""
-    pids = [cluster.pid_of(f"object-server-node{device[1:]}") for device in devices]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with frozen(*(cluster.pid_of(f"object-server-node{device[1:]}") for device in devices)):
         yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from http.client import HTTPException
 
 import pytest
-from running_cluster import RunningCluster, await_true
+from frozen import frozen
+from running_cluster import RunningCluster, await_true, descendants
 from storage_connection import StorageConnection
 from swift_api import Account, Answer
 
@@ -258,19 +259,13 @@ def test_rows_that_come_late(new_cluster: Callable[..., RunningCluster]) -> None
     assert account.call("PUT", versioned, headers=ENABLED).status == 201
     first = put(account, versioned, "o", b"first")
     hung = cluster.pid_of("container-server")
-    pids = [hung, *children(hung)]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with frozen(hung, *descendants(hung)):
         second = put(account, versioned, "o", b"second")
         third = put(account, versioned, "o", b"third")
         assert call(account, "DELETE", versioned, "o", third).status == 204
         assert call(account, "PUT", versioned, "o", first).status == 201
         gone = put(account, versioned, "gone", b"gone")
         marker = account.call("DELETE", versioned, "gone").headers["x-object-version-id"]
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
     await_true(
         lambda: listed(account, versioned, "o") == [(second, False), (first, True)],
         "the rows of o",
@@ -301,16 +296,12 @@ def test_a_null_version_is_kept_in_every_listing(four_nodes: RunningCluster) -> 
     assert account.call("POST", "kept-null", headers=suspended).status == 204
     _, nodes = load_rings(four_nodes.home / "etc").object_ring(0).get_nodes(*names)
     (number,) = (n for n in range(1, 5) if four_nodes.storage_port("object", n) == nodes[1]["port"])
-    stopped = four_nodes.pid_of(f"object-server-node{number}")
-    os.kill(stopped, signal.SIGSTOP)
-    try:
+    with frozen(four_nodes.pid_of(f"object-server-node{number}")):
         assert account.call("PUT", "kept-null", "o", body=b"new").status == 201
         await_true(
             lambda: all({kept, version} < ids for ids in listed_by_replicas(four_nodes, names)),
             "the row of the null version at each replica",
         )
-    finally:
-        os.kill(stopped, signal.SIGCONT)
     account.close()
 
 
@@ -323,8 +314,3 @@ def listed_by_replicas(cluster: RunningCluster, names: tuple[str, str, str]) -> 
         connection.request("GET", path)
         yield {entry["version_id"] for entry in json.loads(connection.getresponse().read())}
         connection.close()
-
-
-def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as listing:
-        return [int(text) for text in listing.read().split()]

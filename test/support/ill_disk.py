@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+from frozen import frozen
 from running_cluster import RunningCluster, await_true
 
 from cluster.ports import HOST
@@ -106,14 +107,11 @@ def hang_at_start(cluster: RunningCluster, disk: IllDisk, kind: str) -> None:
     hang before the killed process has ended; the supervisor is stopped meanwhile.
     """
     assert cluster.process is not None
-    os.kill(cluster.process.pid, signal.SIGSTOP)
-    try:
+    with frozen(cluster.process.pid):
         os.kill(cluster.pid_of(f"{kind}-server"), signal.SIGKILL)
         port = cluster.storage_port(kind)
         await_true(lambda: not is_listening(port), f"no more {kind} server on port {port}")
         disk.hang()
-    finally:
-        os.kill(cluster.process.pid, signal.SIGCONT)
 
 
 def is_listening(port: int) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grid_peers
 import pytest
+from frozen import freeze
 from grid_peers import (
     PATIENCE_SECONDS,
     SECRETS,
@@ -297,7 +298,7 @@ def ask_until_served(client: GridClient, address: tuple[str, int]) -> bytes:
 def test_a_stalled_server_costs_no_more_than_the_deadline(client: GridClient) -> None:
     with service() as running:
         client.request(running.address, "echo", b"")
-        running.send(signal.SIGSTOP)
+        freeze(running.process.pid)
         fan_out = FanOut(client, timeout=0.3)
         for number in range(10):
             fan_out.send(running.address, "echo", b"%d" % number)
@@ -314,7 +315,7 @@ def test_a_stalled_server_costs_no_more_than_the_deadline(client: GridClient) ->
 
 def test_a_server_that_never_answers_the_handshake_is_given_up(client: GridClient) -> None:
     with service() as running:
-        running.send(signal.SIGSTOP)  # the kernel still accepts connections
+        freeze(running.process.pid)  # the kernel still accepts connections
         hasty = GridClient(SECRETS, handshake_timeout=0.2)
         with pytest.raises(ConnectTimeout, match="no handshake"):
             hasty.request(running.address, "echo", b"")

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that stand still for a while, with open connections."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from running_cluster import await_true
+
+
+@contextmanager
+def frozen(*pids: int) -> Iterator[None]:
+    """Stop the processes within the block."""
+    freeze(*pids)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def freeze(*pids: int) -> None:
+    """Stop the processes, and wait until all their threads stand still.
+
+    kill() returns before. On a busy machine a thread may still answer for tens of milliseconds.
+    """
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        await_true(lambda pid=pid: _states(pid) <= {"T"}, f"process {pid} to stand still")  # type: ignore[misc]
+
+
+def _states(pid: int) -> set[str]:
+    """The states of the threads; proc(5). The name before them may contain anything."""
+    stats = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {stat.read_text().rpartition(") ")[2][0] for stat in stats}
