@@ -50,7 +50,7 @@ GOFMT_CHECK := unformatted=$$(gofmt -l object-server); if [ -n "$$unformatted" ]
 THINNED := TestPowerCuts$$|RecycledSegments|StateMachine|EqualsModel|OnReplicas|OrderDoesNotMatter|FlippedHeaders
 # Go tests in which the race detector finds nothing and takes ten times as long: one goroutine, or
 # what other tests run as well. `make go-test` runs them without it.
-ONE_GOROUTINE := TestPowerCutsFindLies$$|TestOldAndNewSegments|TestFilter$$|TestPackedIndexIsItsModel|TestMemoryEqualsWalk|TestTombstonesOfManyDays|TestCopySharesBytes|TestSpreadDeletesOnFullDevice
+ONE_GOROUTINE := TestPowerCutsFindLies$$|TestOldAndNewSegments|TestFilter$$|TestPackedIndexIsItsModel|TestMemoryEqualsWalk|TestTombstonesOfManyDays|TestCopySharesBytes|TestSpreadDeletesOnFullDevice|TestMemoryMeetsDamage|TestRepairOfBadSectors|TestOpenOnBadSectors|TestDamagesFile|TestFullDeviceRecovers|TestFullDeviceIsSplit|TestDeleteVersionsAfterCrash|TestVersionsOnABadSector|TestDamageToVersions|TestDamagedPartitionsAreSplit
 
 # Never fetch another Go than the one that is installed.
 export GOTOOLCHAIN := local
