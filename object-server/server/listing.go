@@ -68,7 +68,10 @@ func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Met
 
 // apply replaces values of row by headers.
 func (o *overrideNames) apply(row *updates.Row, header func(string) (string, bool)) {
-	if value, ok := header(o.etag); ok {
+	switch value, ok := header(o.etag); {
+	case ok && strings.HasPrefix(value, ";"): // parameters for the row: who sent them does not know the ETag yet
+		row.ETag += value
+	case ok:
 		row.ETag = value
 	}
 	if value, ok := header(o.contentType); ok {

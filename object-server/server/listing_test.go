@@ -1,7 +1,9 @@
 package server
 
 import (
+	"crypto/md5"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -128,6 +130,21 @@ func TestListingOverrides(t *testing.T) {
 		Name: "o", CreatedAt: "1700000000.00000", Size: 77, ContentType: "c/d", ETag: "strong", PolicyIndex: 1,
 	}
 	f.expectRow(l, "/sdb/5/.shards_a/c-1", row)
+}
+
+// An override that begins with a semicolon follows the object's own ETag, also in the row of a POST.
+func TestListingParameters(t *testing.T) {
+	f, l := newFixture(t, patient), newListings(t)
+	f.mustPut(objectPath, "hello", "1700000000.00000",
+		append(l.headers(), "X-Object-Sysmeta-Container-Update-Override-Etag", "; a=b")...)
+	etag := fmt.Sprintf("%x; a=b", md5.Sum([]byte("hello")))
+	if rows := l.take(listingPath); len(rows) != 1 || rows[0].ETag != etag {
+		t.Errorf("a PUT sent %v", rows)
+	}
+	f.expect(f.do("POST", objectPath, "", append(l.headers(), "X-Timestamp", "1700000001.00000")...), 202, "POST")
+	if rows := l.take(listingPath); len(rows) != 1 || rows[0].ETag != etag {
+		t.Errorf("a POST sent %v", rows)
+	}
 }
 
 func TestSeveralContainerServers(t *testing.T) {

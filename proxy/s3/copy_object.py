@@ -27,6 +27,7 @@ from proxy.s3.object_headers import (
     class_header,
     quoted,
     redirect_header,
+    row_class,
     s3_etag,
     stored_headers,
 )
@@ -156,6 +157,7 @@ def copy_object(call: Call) -> Response:
     headers |= condition_of(call).headers_for(call, call.key)
     headers |= {REDIRECT: "", **redirect}
     headers |= {STORAGE_CLASS: "", **class_header(call.headers)}
+    headers |= row_class(headers)
     if directive == "REPLACE":
         headers |= {"x-fresh-metadata": "true", **stored_headers(call.headers)}
         headers.setdefault("content-type", "binary/octet-stream")

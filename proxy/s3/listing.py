@@ -18,12 +18,13 @@ from martlet.words.names import BadNameError, check_text
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.large_objects.row_etag import Row
 from proxy.s3.call import Call, xml
-from proxy.s3.rows import etag_of_row
+from proxy.s3.object_headers import DEFAULT_CLASS
+from proxy.s3.rows import class_of_row, etag_of_row, split_row
 from proxy.s3.wire.errors import invalid_argument
 from proxy.s3.wire.times import xml_time_of_row
 from proxy.s3.wire.xml_out import Document
 
-_STANDARD = "<StorageClass>STANDARD</StorageClass>"
+_STANDARD = f"<StorageClass>{DEFAULT_CLASS}</StorageClass>"
 _MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
 
 
@@ -42,6 +43,9 @@ class _Page:
         rows = call.listing(call.bucket, asked)
         self.is_truncated = 0 < most < len(rows)
         self.rows: list[Row] = list(rows[:most])
+        for row in self.rows:
+            if "hash" in row:
+                split_row(row)
 
     def encoded(self, text: str) -> str:
         """A key as the listing shows it."""
@@ -151,7 +155,7 @@ def _write_objects(document: Document, page: _Page, *, with_owner: bool) -> None
     for row in page.rows:
         if "subdir" not in row:
             document.add(f"<Contents><Key>{page.shown(row['name'])}</Key>{_time_and_size(row)}"
-                         f"{owner}{_STANDARD}</Contents>")  # fmt: skip
+                         f"{owner}{_class(row)}</Contents>")  # fmt: skip
     page.write_prefixes(document)
 
 
@@ -168,6 +172,13 @@ def _time_and_size(row: Row) -> str:
     etag = f"&quot;{digits}&quot;" if digits.isalnum() else escape_xml(etag)
     time = escape_xml(xml_time_of_row(row["last_modified"]))
     return f"<LastModified>{time}</LastModified><ETag>{etag}</ETag><Size>{row['bytes']}</Size>"
+
+
+def _class(row: Row) -> str:
+    name = class_of_row(row)
+    if name == DEFAULT_CLASS:
+        return _STANDARD
+    return f"<StorageClass>{escape_xml(name)}</StorageClass>"
 
 
 def list_object_versions(call: Call) -> Response:
@@ -225,7 +236,7 @@ def _version_of(page: _Page, row: Row, owner: str) -> str:
         time = escape_xml(xml_time_of_row(row["last_modified"]))
         about += f"<LastModified>{time}</LastModified>{owner}"
         return f"<DeleteMarker>{about}</DeleteMarker>"
-    return f"<Version>{about}{_time_and_size(row)}{owner}{_STANDARD}</Version>"
+    return f"<Version>{about}{_time_and_size(row)}{owner}{_class(row)}</Version>"
 
 
 def is_delete_marker(row: Row) -> bool:

@@ -40,6 +40,7 @@ from proxy.s3.object_headers import (
     TAGGING,
     UPLOAD_ID,
     quoted,
+    row_class,
     stored_headers,
 )
 from proxy.s3.object_lock import lock_of_object, lock_parts
@@ -270,7 +271,8 @@ def _headers_of_object(upload: Upload, etag: str) -> dict[str, str]:
     headers["accept"] = "application/json"
     headers[UPLOAD_ID] = upload.upload_id
     headers[ETAG] = etag
-    headers[OVERRIDE_ETAG] = f"; s3_etag={etag}"  # slo puts its own before it
+    # slo puts its own before it.
+    headers[OVERRIDE_ETAG] = row_class(headers).get(OVERRIDE_ETAG, "") + f"; s3_etag={etag}"
     return headers
 
 

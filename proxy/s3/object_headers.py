@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from martlet.conf.options import is_true
 from martlet.http.headers import Headers
 from martlet.http.response import http_date
+from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import type_of
@@ -35,6 +36,8 @@ _REDIRECT = "x-amz-website-redirect-location"
 STORAGE_CLASS = f"{SYSMETA}Storage-Class"
 _CLASS = "x-amz-storage-class"
 DEFAULT_CLASS = "STANDARD"
+#: The parameter of a row's ETag that names the class; the prefix is that of all of S3's.
+ROW_CLASS = "s3_class"
 #: Amazon's classes that may be read at once. All of them are stored alike.
 _CLASSES = frozenset(
     (DEFAULT_CLASS, "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING",
@@ -122,6 +125,15 @@ def class_header(headers: Mapping[str, str]) -> dict[str, str]:
     """The stored header for x-amz-storage-class; empty for the default."""
     name = headers.get(_CLASS, DEFAULT_CLASS)
     return {} if name == DEFAULT_CLASS else {STORAGE_CLASS: name}
+
+
+def row_class(headers: Mapping[str, str]) -> dict[str, str]:
+    """The header that puts the class into the row of the listing; empty for the default.
+
+    Its value has no ETag, which is not known yet: the parameter follows the object's own.
+    """
+    name = headers.get(STORAGE_CLASS)
+    return {OVERRIDE_ETAG: f"; {ROW_CLASS}={name}"} if name else {}
 
 
 def class_of(stored: Headers) -> str:

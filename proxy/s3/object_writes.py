@@ -27,6 +27,7 @@ from proxy.s3.object_headers import (
     CHECKSUM,
     TAGGING,
     quoted,
+    row_class,
     stored_headers,
 )
 from proxy.s3.objects import version_query
@@ -47,6 +48,7 @@ def put_object(call: Call) -> Response:
     headers = stored_headers(call.headers) | tagging_header(call.headers) | acl
     headers.setdefault("content-type", _DEFAULT_TYPE)
     headers |= condition_of(call).headers_for(call, call.key) | lock_headers(call, has_body=True)
+    headers |= row_class(headers)
     sealing = sealing_of(call)
     stored, checksum, size = store(call, call.bucket, call.key, headers, sealing=sealing)
     shown = {"ETag": quoted(stored["etag"].strip('"')), **checksum, **shown_encryption(sealing)}

@@ -38,7 +38,7 @@ from proxy.s3.namespace import look_up
 from proxy.s3.object_headers import check_unsupported
 from proxy.s3.operations import SLOW, Operation, is_copy, operation_of, subresource_of
 from proxy.s3.options import S3Options
-from proxy.s3.rows import show_etag
+from proxy.s3.rows import MARK, split_row
 from proxy.s3.slow_answers import answer_in_time
 from proxy.s3.website import serve_page
 from proxy.s3.wire.addressing import Address, address_of, bucket_in_host, is_bucket_name
@@ -184,9 +184,9 @@ class S3Api:
         return Response(error.status, headers, body)
 
     def _pass(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Pass a request of Swift's API on; a listing shows the ETags of multipart uploads."""
+        """Pass a request of Swift's API on; a listing shows what S3 has in its rows."""
         if environ["REQUEST_METHOD"] == "GET" and _is_container(environ["PATH_INFO"]):
-            return pass_listing(self._app, environ, start_response, b"s3_etag=", show_etag)
+            return pass_listing(self._app, environ, start_response, MARK, split_row)
         return self._app(environ, start_response)
 
 

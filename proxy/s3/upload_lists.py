@@ -12,7 +12,7 @@ from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, xml
 from proxy.s3.listing import checked_text
 from proxy.s3.object_headers import CHECKSUM, class_of
-from proxy.s3.rows import etag_of_row
+from proxy.s3.rows import etag_of_row, split_row
 from proxy.s3.uploads import Upload, find_upload, parts_of, rows_of
 from proxy.s3.wire.times import xml_time_of_row
 from proxy.s3.wire.xml_out import Document
@@ -130,6 +130,7 @@ def list_parts(call: Call) -> Response:
         with document.inside("Part"):
             document.text("PartNumber", number)
             document.text("LastModified", xml_time_of_row(row["last_modified"]))
+            split_row(row)
             document.text("ETag", etag_of_row(row))
             document.text("Size", row["bytes"])
             if kind is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
+import json
 import os
 from typing import Any
 
@@ -274,7 +275,7 @@ def test_copies(s3: Any, bucket: str) -> None:
         assert code_of(caught) == code
 
 
-def test_storage_classes_are_kept(s3: Any, bucket: str) -> None:
+def test_storage_classes_are_kept(account: Account, s3: Any, bucket: str) -> None:
     """All classes are stored alike. Those that need a restore before a read are refused."""
     at, rare = {"Bucket": bucket, "Key": "k"}, {"StorageClass": "STANDARD_IA"}
 
@@ -283,11 +284,20 @@ def test_storage_classes_are_kept(s3: Any, bucket: str) -> None:
         attributes = s3.get_object_attributes(**at, ObjectAttributes=["StorageClass"])
         names = {answer.get("StorageClass") for answer in whole.values()}
         assert {attributes["StorageClass"]} == {name or "STANDARD" for name in names}
+        (row,) = s3.list_objects_v2(Bucket=bucket)["Contents"]
+        (version,) = s3.list_object_versions(Bucket=bucket)["Versions"]
+        for listed in (row, version):
+            assert listed["StorageClass"] == attributes["StorageClass"]
+            assert listed["ETag"] == whole["head"]["ETag"]
         return names.pop()
 
-    s3.put_object(**at, Body=b"x", **rare)
+    for body in (b"", b"x", b"x" * 200_000):
+        s3.put_object(**at, Body=body, **rare)
+        assert shown() == "STANDARD_IA"
+    (row,) = json.loads(account.call("GET", bucket, format="json").body)
+    assert (row["hash"], row["s3_class"]) == (hashlib.md5(body).hexdigest(), "STANDARD_IA")
+    assert account.call("POST", bucket, "k", headers={"X-Object-Meta-A": "b"}).status == 202
     assert shown() == "STANDARD_IA"
-    assert s3.list_objects_v2(Bucket=bucket)["Contents"][0]["StorageClass"] == "STANDARD"
     with pytest.raises(ClientError, match="InvalidRequest"):
         s3.copy_object(**at, CopySource=at)
     for _ in range(2):

@@ -76,6 +76,11 @@ def test_objects(cluster: RunningCluster, s3: Any, bucket: str, size: int) -> No
     assert copied["CopyObjectResult"]["ETag"] == etag
     assert read(s3, Bucket=bucket, Key="copy") == body
     assert on_disk(cluster, word) == []
+    s3.put_object(**named, Body=body, StorageClass="STANDARD_IA")
+    listed = {row["Key"]: row for row in s3.list_objects_v2(Bucket=bucket)["Contents"]}
+    classes = {key: row["StorageClass"] for key, row in listed.items()}
+    assert classes == {"copy": "STANDARD", "k": "STANDARD_IA"}
+    assert {row["ETag"] for row in listed.values()} == {etag}
 
 
 def test_no_checksum_tells_of_an_encrypted_body(port: int, bucket: str) -> None:

@@ -141,6 +141,8 @@ def _footers_callback(environ: Environ, body: EncryptedBody, keys: Keys) -> Upda
         if inner is not None:
             inner(footers)
         listed = footers.get(LISTED_ETAG, listed_header)
+        if listed is not None and listed.startswith(";"):  # parameters of the row
+            listed = body.etag + listed
         if body.is_encrypted:
             _add_body_footers(footers, body, keys, footers.get("Etag") or sent_etag)
             if listed is None:

@@ -195,9 +195,9 @@ class Symlink:
         for name in (TARGET, TARGET_ACCOUNT, TARGET_ETAG, TARGET_BYTES, *stored):
             headers.pop(name, None)
         headers.update({name: value for name, value in stored.items() if value})
-        known, others = split_row_etag(headers.get(OVERRIDE_ETAG, _MD5_OF_NOTHING))
+        known, others = split_row_etag(headers.get(OVERRIDE_ETAG, ""))
         parameters = {**others, **parameters, **row_parameters(target, etag, size)}
-        headers[OVERRIDE_ETAG] = join_row_etag(known, parameters)
+        headers[OVERRIDE_ETAG] = join_row_etag(known or _MD5_OF_NOTHING, parameters)
 
     def _check_target(
         self, environ: Environ, target: Target, etag: str

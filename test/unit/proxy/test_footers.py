@@ -136,3 +136,5 @@ def test_system_metadata_goes_before_backend_headers_in_a_row() -> None:
     )
     assert overridden(5, "etag", "a/b", metadata) == ("77", "strong", "c/d")
     assert overridden(5, "etag", "a/b", Headers()) == ("5", "etag", "a/b")
+    parameters = Headers({"X-Object-Sysmeta-Container-Update-Override-Etag": "; a=b"})
+    assert overridden(5, "etag", "a/b", parameters) == ("5", "etag; a=b", "a/b")
