@@ -126,7 +126,7 @@ class AccessLogs:
             key=call.key,
             request_line=f"{call.method} {target} {environ.get('SERVER_PROTOCOL', 'HTTP/1.1')}",
             status=response.status,
-            error_code=error_code,
+            error_code=call.late_error or error_code,
             bytes_sent=sent.count,
             object_size=size,
             seconds=sent.ended - began,

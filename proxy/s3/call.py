@@ -121,6 +121,8 @@ class Call:
         self.app = app
         #: Whether the body is the file of a form, whose length is not known before its end.
         self.is_form = False
+        #: The code of an error that came after the status had been sent; empty without one.
+        self.late_error = ""
         #: What the request does, in the words of policies; the requests to the pipeline have it.
         self.access: Access | None = None
         self._account: str | None = None

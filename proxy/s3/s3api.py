@@ -139,7 +139,7 @@ class S3Api:
         return answer_in_time(
             lambda: with_lent(call, chosen),
             self._options.yield_frequency,
-            lambda error: self._refuse(call.environ, _known(error)),
+            lambda error: self._refuse_late(call, _known(error)),
         )
 
     def _new_call(self, environ: Environ, address: Address, message: Message, claim: Claim) -> Call:
@@ -173,6 +173,11 @@ class S3Api:
             return look_up(call, bucket) is not None
         except S3Error:
             return False
+
+    def _refuse_late(self, call: Call, error: S3Error) -> Response:
+        """The document of an error that comes after the status has been sent."""
+        call.late_error = error.code
+        return self._refuse(call.environ, error)
 
     def _refuse(self, environ: Environ, error: S3Error) -> Response:
         request_id = Request(environ).trans_id

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from s3_pipeline import INFO, Pipeline, code_of, stored
 from storage_app import StorageApp
 
-from martlet.http.environ import Environ
+from martlet.http.environ import Environ, StartResponse
 from martlet.http.response import Response
 from proxy.s3.log_delivery import LogDelivery, Place
 from proxy.s3.wire.access_line import Access, line_of, operation_name
@@ -154,17 +156,25 @@ def test_names_of_operations(asked: tuple[str, str, bool, bool], name: str) -> N
     assert operation_name(*asked) == name
 
 
-def _logged(tmp_path: Path, **asked: Any) -> list[tuple[Place, str]]:
-    """The lines that a request makes in a bucket with the setting."""
-    body = asked.pop("answer", b"hello")
-    pipeline = Pipeline(
-        lambda environ: Response(asked["status"], {"Etag": "e", "Content-Length": "5"}, body),
-        logging_dir=str(tmp_path),
-    )
+def _logging(
+    tmp_path: Path, answer: Callable[[Environ], Response], **options: Any
+) -> tuple[Pipeline, list[tuple[Place, str]]]:
+    """A pipeline whose bucket has the setting, and the lines that requests make."""
+    pipeline = Pipeline(answer, logging_dir=str(tmp_path), **options)
     pipeline.storage.infos["/v1/AUTH_test/bucket"] = {**INFO, "sysmeta": SYSMETA_OF_LOGS}
     lines: list[tuple[Place, str]] = []
     assert pipeline.app._logs is not None
     pipeline.app._logs.delivery.put = lambda place, line: lines.append((place, line))  # type: ignore[method-assign]
+    return pipeline, lines
+
+
+def _logged(tmp_path: Path, **asked: Any) -> list[tuple[Place, str]]:
+    """The lines that a request makes in a bucket with the setting."""
+    body = asked.pop("answer", b"hello")
+    pipeline, lines = _logging(
+        tmp_path,
+        lambda _: Response(asked["status"], {"Etag": "e", "Content-Length": "5"}, body),
+    )
     pipeline.ask(asked["method"], asked["path"])
     return lines
 
@@ -186,6 +196,31 @@ def test_a_refusal_has_its_code(tmp_path: Path) -> None:
     ((_, line),) = _logged(tmp_path, method="DELETE", path="/bucket/k", status=503, answer=b"")
     assert " REST.DELETE.OBJECT k " in line
     assert " 503 ServiceUnavailable " in line
+
+
+def test_a_late_error_has_its_code(tmp_path: Path) -> None:
+    """A copy fails after the status 200 has been sent."""
+    is_sent = Event()
+
+    def answer(environ: Environ) -> Response:
+        if environ["REQUEST_METHOD"] == "PUT":
+            assert is_sent.wait(60)
+            return Response(503)
+        return stored(environ)
+
+    pipeline, lines = _logging(tmp_path, answer, yield_frequency=0.001)
+    app = pipeline.app
+
+    def send(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        body = app(environ, start_response)
+        is_sent.set()
+        return body
+
+    pipeline.app = send  # type: ignore[assignment]
+    status, _, body = pipeline.ask("PUT", "/bucket/k", {"x-amz-copy-source": "bucket/from"})
+    assert (status, code_of(body)) == (200, "ServiceUnavailable")
+    ((_, line),) = lines
+    assert " 200 ServiceUnavailable " in line
 
 
 def test_other_buckets_make_none(tmp_path: Path) -> None:
