@@ -51,17 +51,22 @@ def overridden(
 ) -> tuple[str, str, str]:
     """The size, ETag and content type that the container lists for an object.
 
-    An ETag that begins with ``;`` is parameters that the row has after the object's own ETag.
-
     :param metadata: headers and footers, as a case-insensitive mapping.
     """
     shown_size = str(size)
     for prefix in _OVERRIDES:
         shown_size = metadata.get(f"{prefix}Size", shown_size)
-        shown = metadata.get(f"{prefix}Etag", etag)
-        etag = etag + shown if shown.startswith(";") else shown
+        etag = row_etag(metadata.get(f"{prefix}Etag", etag), etag)
         content_type = metadata.get(f"{prefix}Content-Type", content_type)
     return shown_size, etag, content_type
+
+
+def row_etag(override: str, etag: str) -> str:
+    """The ETag of the row of an object whose own is ``etag``.
+
+    An override that begins with ``;`` is parameters, which follow the object's own ETag.
+    """
+    return etag + override if override.startswith(";") else override
 
 
 class MimeBody:

@@ -15,8 +15,8 @@ from running_cluster import await_true
 @contextmanager
 def frozen(*pids: int) -> Iterator[None]:
     """Stop the processes within the block."""
-    freeze(*pids)
     try:
+        freeze(*pids)
         yield
     finally:
         for pid in pids:
@@ -30,8 +30,7 @@ def freeze(*pids: int) -> None:
     """
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    for pid in pids:
-        await_true(lambda pid=pid: _states(pid) <= {"T"}, f"process {pid} to stand still")  # type: ignore[misc]
+    await_true(lambda: all(_states(pid) == {"T"} for pid in pids), f"{pids} to stand still")
 
 
 def _states(pid: int) -> set[str]:

@@ -25,7 +25,7 @@ from proxy.middleware.encryption.names import (
     USER_META,
     USER_META_PREFIX,
 )
-from proxy.replicas.footers import UpdateFooters
+from proxy.replicas.footers import UpdateFooters, row_etag
 
 _PLAIN_PREFIX = environ_key("X-Object-Meta-")
 _ENCRYPTED_PREFIX = environ_key(USER_META_PREFIX)
@@ -141,8 +141,8 @@ def _footers_callback(environ: Environ, body: EncryptedBody, keys: Keys) -> Upda
         if inner is not None:
             inner(footers)
         listed = footers.get(LISTED_ETAG, listed_header)
-        if listed is not None and listed.startswith(";"):  # parameters of the row
-            listed = body.etag + listed
+        if listed is not None:
+            listed = row_etag(listed, body.etag)
         if body.is_encrypted:
             _add_body_footers(footers, body, keys, footers.get("Etag") or sent_etag)
             if listed is None:

@@ -234,6 +234,17 @@ def test_an_override_of_the_listing_counts(
     assert audit(capsys, directory) == []
 
 
+def test_parameters_of_a_row_do_not_count(
+    capsys: pytest.CaptureFixture[str], store: Store, directory: Path
+) -> None:
+    """The row has the object's own ETag before them."""
+    for port in store.ports:
+        store.containers[port][0]["hash"] += "; s3_class=x"
+        headers = store.objects[port, "o0"][1]
+        headers["x-object-sysmeta-container-update-override-etag"] = "; s3_class=x"
+    assert audit(capsys, directory) == []
+
+
 def test_a_server_that_is_away(
     capsys: pytest.CaptureFixture[str], store: Store, directory: Path, tmp_path: Path
 ) -> None:
