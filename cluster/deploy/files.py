@@ -132,7 +132,8 @@ defaults
     timeout connect 2s
     # Above client_timeout of the proxies, whose answer is then the one that clients get.
     timeout client 65s
-    timeout server 75s
+    # COPY of Swift's API is answered when it is done: 5 GiB at 9 MB/s.
+    timeout server 600s
     timeout http-request 65s
     timeout http-keep-alive 60s
 

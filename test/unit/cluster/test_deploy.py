@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -137,4 +138,7 @@ def test_addresses_of_ipv6() -> None:
 
 def test_timeouts_of_haproxy_are_above_those_of_the_proxy() -> None:
     options: Any = load_options(ServerOptions, {})
-    assert f"timeout server {int(options.client_timeout) + 15}s" in haproxy_conf(SAMPLE)
+    text = haproxy_conf(SAMPLE)
+    seconds = {name: int(number) for name, number in re.findall(r"timeout (\w+) (\d+)s", text)}
+    assert seconds["client"] == options.client_timeout + 5
+    assert seconds["server"] == 600 >= options.client_timeout + 15
