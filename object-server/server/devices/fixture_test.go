@@ -90,6 +90,16 @@ func (f *fixture) age(name string) {
 	}
 }
 
+// prolong makes the pause of a device that failed as many hours as it has seconds.
+func (f *fixture) prolong(name string) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	failed := f.failed[name]
+	failed.pause *= 3600
+	f.failed[name] = failed
+}
+
 // fakeStore is a device that can fail, and hang when it is closed.
 type fakeStore struct {
 	Store // of no test here

@@ -12,6 +12,7 @@ func TestDeviceThatWasTakenOutIsOpenedAgain(t *testing.T) {
 	f.expect("sda", true, "in order")
 	f.store.set(device.ErrOut, nil)
 	f.expect("sda", false, "taken out")
+	f.prolong("sda")
 	f.store.set(nil, nil)
 	f.expect("sda", false, "in the pause")
 	if err := f.Refusal("sda"); err == nil {

@@ -54,7 +54,9 @@ func TestDeviceThatDoesNotOpenIsTriedAgainLater(t *testing.T) {
 		}
 		return open(path)
 	}
-	for range 3 {
+	f.expect("sda", false, "locked")
+	f.prolong("sda")
+	for range 2 {
 		f.expect("sda", false, "locked")
 	}
 	if attempts != 1 || strings.Count(f.log.String(), "device cannot be used") != 1 {
