@@ -87,7 +87,9 @@ func (f *fixture) pending() int {
 }
 
 // patient waits for the container server as long as the test does.
-func patient(c *conf.Config) { c.ContainerUpdateTimeout = time.Minute }
+func patient(c *conf.Config) {
+	c.ContainerUpdateTimeout, c.ConnTimeout, c.NodeTimeout = time.Minute, time.Minute, time.Minute
+}
 
 const listingPath = "/sdb/5/AUTH_a/c"
 

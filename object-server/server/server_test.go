@@ -395,7 +395,7 @@ func TestPostThatAPeerHasSentAlready(t *testing.T) {
 
 // TestPutThatAPeerHasSentAlready sends a PUT to a replica that has its object from another one.
 func TestPutThatAPeerHasSentAlready(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, patient)
 	l := newListings(t)
 	const at = "1700000001.00000"
 	first := f.put(objectPath, "body", at, "X-Object-Meta-A", "1")
