@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -196,10 +195,7 @@ func realServer(t *testing.T) string {
 	if err := os.Mkdir(filepath.Join(config.Devices, "sda"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(config, slog.New(slog.DiscardHandler), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newPatientServer(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -45,10 +44,7 @@ func TestOpenFilesLevelOff(t *testing.T) {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(config, slog.New(slog.DiscardHandler), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newPatientServer(config)
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
 	request := func(method string, round, partition int) int {
 		path := fmt.Sprintf("/sda/%d/AUTH_a/c/o%d-%d", partition, partition, round)

@@ -15,6 +15,7 @@ import (
 	"martlet/object-server/proof"
 	"martlet/object-server/server/conf"
 	"martlet/object-server/server/devices"
+	"martlet/object-server/server/versionid"
 	"martlet/object-server/updates"
 	"martlet/object-server/vfs"
 )
@@ -50,6 +51,15 @@ func testConfig(t testing.TB, lines ...string) *conf.Config {
 	config.Policies = map[int]bool{0: true, 1: true}
 	config.ContainerUpdateTimeout = 200 * time.Millisecond
 	return config
+}
+
+// newPatientServer is New, but requests wait for a device as long as the disk of a busy machine may take.
+func newPatientServer(config *conf.Config) *Server {
+	options := config.Device
+	options.Logger, options.KeptID = slog.New(slog.DiscardHandler), versionid.Of
+	s := newServer(config, nil, options.Logger, "test")
+	s.use(s.opener(options), time.Minute)
+	return s
 }
 
 func newFixture(t *testing.T, adjust ...func(*conf.Config)) *fixture {
