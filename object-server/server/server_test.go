@@ -112,6 +112,14 @@ type answer struct {
 	body   string
 }
 
+// patientTransport waits for 100 Continue as long as it takes. After a second, http.DefaultTransport sends a body that the
+// server may refuse to read: the answer is then lost with the connection.
+var patientTransport = func() *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ExpectContinueTimeout = time.Minute
+	return transport
+}()
+
 func (f *fixture) do(method, path, body string, headers ...string) answer {
 	f.t.Helper()
 	request, err := http.NewRequest(method, "http://"+f.address+path, strings.NewReader(body))
@@ -121,7 +129,7 @@ func (f *fixture) do(method, path, body string, headers ...string) answer {
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := http.DefaultTransport.RoundTrip(request)
+	response, err := patientTransport.RoundTrip(request)
 	if err != nil {
 		f.t.Fatalf("%s %s: %v", method, path, err)
 	}
