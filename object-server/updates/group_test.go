@@ -58,6 +58,12 @@ func (g *groups) group(names ...string) {
 func TestARequestWaitsUntilTheWritersOfTheLastAreBack(t *testing.T) {
 	g := newGroups(t, time.Hour)
 	g.group("a", "b", "c")
+	await(t, "the wait for them", func() bool { // rows that come before it count as those of other writers
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		q := g.queues[g.server.target()]
+		return q != nil && q.wanted == 3
+	})
 	g.write("d", "e")
 	g.awaitWaiting(2) // for the third, or an hour
 	g.write("f")
