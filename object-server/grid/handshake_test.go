@@ -252,7 +252,7 @@ func TestAFrameBehindAnUnknownOneMustBeTheNextOne(t *testing.T) {
 }
 
 func TestASilentConnectorIsNotWaitedFor(t *testing.T) {
-	n := newNode(t, Config{HandshakeTimeout: 20 * time.Millisecond})
+	n := newNode(t, Config{HandshakeTimeout: time.Second}) // the challenge must come within it
 	r := dialRaw(t, n)
 	r.expect(frame.Challenge)
 	r.expectEnd()
