@@ -60,7 +60,7 @@ func newHost(t *testing.T) *host {
 	h.port = listener.Addr().(*net.TCPAddr).Port
 	h.write("martlet.conf", "[grid]\ngrid_secret = "+strings.Repeat("s", 32)+"\ngrid_plain_http = 127.0.0.1\n[swift-hash]\nswift_hash_path_suffix = x\n")
 	h.write("object-server.conf", fmt.Sprintf("[DEFAULT]\nswift_dir = %s\ndevices = %s/devices\nmount_check = false\nbind_ip = 127.0.0.1\n"+
-		"bind_port = %d\ncontainer_update_timeout = 60\n", h.directory, h.directory, h.port))
+		"bind_port = %d\ncontainer_update_timeout = 60\nconn_timeout = 60\nnode_timeout = 60\n", h.directory, h.directory, h.port))
 	config, err := conf.Read(filepath.Join(h.directory, "object-server.conf"))
 	check(t, err)
 	h.containers = newContainers(t, config)
