@@ -228,7 +228,7 @@ func TestADiskThatHangs(t *testing.T) {
 	check(t, os.MkdirAll(filepath.Join(h.device(2), "objects", "1", "abc", strings.Repeat("a", 32)), 0o755))
 	write(t, filepath.Join(h.device(2), "objects", "1", "abc", strings.Repeat("a", 32), "1700000000.00000.data"), "x")
 	sick := &hanging{vfs.ReadOnly{}, h.device(2), make(chan struct{})}
-	a, log := h.auditor(func(c *Config) { c.Files, c.Concurrency, c.Stall = sick, 1, 200*time.Millisecond })
+	a, log := h.auditor(func(c *Config) { c.Files, c.Concurrency, c.Stall = sick, 1, 2*time.Second })
 	report, err := a.Once(context.Background(), Full)
 	check(t, err)
 	if report.Running != 1 || report.Objects != 20 || report.Failures > 0 {
@@ -240,6 +240,25 @@ func TestADiskThatHangs(t *testing.T) {
 	if report.Running != 0 || report.Objects < 20 {
 		t.Errorf("%+v %s", report, log)
 	}
+}
+
+// A device that waits for its place is not one that does not answer: a pass would end without it as soon as the one before
+// it hangs.
+func TestADeviceThatWaitsForItsPlace(t *testing.T) {
+	h := newHost(t, 1, "")
+	a, _ := h.auditor(func(c *Config) { c.Concurrency, c.Stall = 1, time.Nanosecond })
+	d := a.deviceOf("d1", "127.0.0.1:1")
+	d.touch()
+	a.places <- struct{}{} // of another device
+	entered := make(chan func())
+	go func() {
+		leave, err := d.enter(context.Background())
+		check(t, err)
+		entered <- leave
+	}()
+	eventually(t, "it does not count as stuck", func() bool { return !d.isStuck() })
+	<-a.places
+	(<-entered)()
 }
 
 // The figures of the last passes are written in the form that swift-recon reads.
@@ -347,14 +366,21 @@ func TestASlowRateIsNoHang(t *testing.T) {
 	for i := range 20 {
 		h.put(fmt.Sprint("o", i), 1, 3000)
 	}
-	a, log := h.auditor(func(c *Config) { c.Rates.BytesPerSecond, c.Concurrency, c.Stall = 40_000, 1, 100*time.Millisecond })
-	began := time.Now()
-	report, err := a.Once(context.Background(), Full)
-	check(t, err)
-	if report.Objects != 20 || report.Running > 0 || strings.Contains(log.String(), "does not answer") {
-		t.Errorf("%+v %s", report, log)
-	}
-	if least := time.Duration(report.Bytes-40_000) * time.Second / 40_000; time.Since(began) < least {
-		t.Errorf("%d bytes took %v", report.Bytes, time.Since(began))
+	for stall := 100 * time.Millisecond; ; stall *= 5 { // a busy machine misses a short one, a defect each
+		rate := int64(4000 * time.Second / stall) // so that each wait is longer
+		a, log := h.auditor(func(c *Config) { c.Rates.BytesPerSecond, c.Concurrency, c.Stall = rate, 1, stall })
+		began := time.Now()
+		report, err := a.Once(context.Background(), Full)
+		check(t, err)
+		if least := time.Duration(report.Bytes-rate) * time.Second / time.Duration(rate); time.Since(began) < least {
+			t.Errorf("%d bytes took %v", report.Bytes, time.Since(began))
+		}
+		if report.Objects == 20 && report.Running == 0 && !strings.Contains(log.String(), "does not answer") {
+			return
+		}
+		if stall > 2*time.Second {
+			t.Fatalf("%+v %s", report, log)
+		}
+		t.Logf("with %v: %+v %s", stall, report, log)
 	}
 }

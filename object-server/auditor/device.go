@@ -55,12 +55,12 @@ func (d *device) enter(ctx context.Context) (leave func(), err error) {
 	if d.places == nil {
 		return func() {}, nil
 	}
+	defer d.pause()() // a device that waits for another one does not count as stuck
 	select {
 	case d.places <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	d.touch()
 	left := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
