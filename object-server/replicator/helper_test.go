@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,7 +50,7 @@ type host struct {
 func newCluster(t testing.TB, hosts int) *cluster {
 	c := &cluster{t: t, root: t.TempDir()}
 	for i := range hosts {
-		h := &host{cluster: c, number: i, port: freePort(t), directory: filepath.Join(c.root, fmt.Sprint(i))}
+		h := &host{cluster: c, number: i, port: proof.FreePort(t), directory: filepath.Join(c.root, fmt.Sprint(i))}
 		check(t, os.MkdirAll(filepath.Join(h.directory, "devices", "d1"), 0o755))
 		write(t, filepath.Join(h.directory, "martlet.conf"),
 			"[grid]\ngrid_secret = "+strings.Repeat("s", 32)+"\ngrid_plain_http = 127.0.0.1\n[swift-hash]\nswift_hash_path_suffix = x\n")
@@ -66,26 +64,6 @@ func newCluster(t testing.TB, hosts int) *cluster {
 		t.Cleanup(func() { h.stop() })
 	}
 	return c
-}
-
-// lastPort counts on from a random port, so that no two hosts get the same one.
-var lastPort = func() *atomic.Int32 {
-	var port atomic.Int32
-	port.Store(rand.Int32N(20_000))
-	return &port
-}()
-
-// freePort finds a port that no outgoing connection gets while the host that has it is down.
-func freePort(t testing.TB) int {
-	for range 1000 {
-		port := 10_000 + int(lastPort.Add(1)%20_000)
-		if listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			check(t, listener.Close())
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
 }
 
 func write(t testing.TB, path, text string) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"martlet/object-server/proof"
 )
 
 // bundle runs a bundle command and returns its output and status.
@@ -230,7 +231,7 @@ func ordersOfRepairs(t *testing.T, p *process) {
 // A server that runs repairs a partition when the command asks it to, and goes on
 // with it.
 func TestBundleRepairsWhileTheServerRuns(t *testing.T) {
-	h := newHome(t, freePort(t))
+	h := newHome(t, proof.FreePort(t))
 	p := h.start()
 	for i := range 20 {
 		p.put(fmt.Sprintf("/sda/1/a/c/o%d", i), strings.Repeat("x", 1000+i), "1700000000.00000")
@@ -316,17 +317,6 @@ func TestBundleEndRotsAfterACleanStop(t *testing.T) {
 	p.expectBody("/sda/1/a/c/o18", strings.Repeat("x", 1018))
 	p.stop()
 	expect(t, 0, []string{"0 damages"}, "verify", device)
-}
-
-// freePort returns a port without a listener.
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // A device without any object has no damage.

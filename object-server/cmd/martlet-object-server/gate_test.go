@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/server/conf"
 )
 
@@ -21,7 +22,7 @@ func setSecrets(t *testing.T, directory string, lines ...string) {
 // The commands that ask a running server know its secret from the same martlet.conf.
 func TestCommandsProveThemselvesToTheServer(t *testing.T) {
 	one, two := strings.Repeat("1", 32), strings.Repeat("2", 32)
-	h := newHome(t, freePort(t))
+	h := newHome(t, proof.FreePort(t))
 	setSecrets(t, h.dir, "grid_secret = "+one)
 	p := h.start()
 	if status, _ := p.do("PUT", "/sda/1/a/c/o", "x"); status != http.StatusForbidden {

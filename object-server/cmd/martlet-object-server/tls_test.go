@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/proof/authority"
 	"martlet/object-server/server/conf"
 )
@@ -43,7 +44,7 @@ type secureServer struct {
 
 func startSecure(t *testing.T) *secureServer {
 	t.Helper()
-	s := &secureServer{home: newHome(t, freePort(t)), authority: authority.New(t)}
+	s := &secureServer{home: newHome(t, proof.FreePort(t)), authority: authority.New(t)}
 	s.issue(t, "server")
 	s.process = s.home.start()
 	s.address = strings.TrimPrefix(s.base, "http://")
