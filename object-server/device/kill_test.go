@@ -98,7 +98,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 
 // readAcks notes up to limit acknowledged writes.
 func readAcks(t *testing.T, lines *bufio.Scanner, acked map[string]uint64, limit int) (count int) {
-	deadline := time.AfterFunc(20*time.Second, func() { panic("the writing process is silent") })
+	deadline := time.AfterFunc(patience, func() { panic("the writing process is silent") })
 	defer deadline.Stop()
 	for count < limit && lines.Scan() {
 		name, number, ok := strings.Cut(lines.Text(), " ")
