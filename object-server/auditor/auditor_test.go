@@ -242,8 +242,8 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 }
 
-// A device that waits for its place is not one that does not answer: a pass would end without it as soon as the one before
-// it hangs.
+// A device that waits for its place does not count as stuck. A pass would end without it when the one
+// before it hangs.
 func TestADeviceThatWaitsForItsPlace(t *testing.T) {
 	h := newHost(t, 1, "")
 	a, _ := h.auditor(func(c *Config) { c.Concurrency, c.Stall = 1, time.Nanosecond })

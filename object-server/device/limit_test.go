@@ -124,7 +124,8 @@ func waitFor(t testing.TB, what string, holds func() bool) {
 // Those of the batch that is flushed wait, as they may be on the disk.
 func TestWritesBehindAHangingFlushAreRefused(t *testing.T) {
 	fs := newHanging(vfs.NewMem("/d"), never)
-	d := open(t, fs, "/d", Options{stuckAfter: time.Second}) // the writes before and after it need less, on a busy machine too
+	// The writes before and after the flush that hangs take less, also on a busy machine.
+	d := open(t, fs, "/d", Options{stuckAfter: time.Second})
 	defer d.Close()
 	name := func(i int) (string, Location) { return fmt.Sprint(i), locate(fmt.Sprint(i), 4) }
 	n0, l0 := name(0)

@@ -81,7 +81,7 @@ func TestManyWriters(t *testing.T) {
 			one := map[string]any{keys[i]: i}
 			err := Update(directory, "object", one)
 			for end := time.Now().Add(time.Minute); errors.Is(err, errLocked) && time.Now().Before(end); {
-				err = Update(directory, "object", one) // others had the lock for longer than it waits, on a busy machine
+				err = Update(directory, "object", one) // on a busy machine, others hold the lock for longer
 			}
 			if err != nil {
 				t.Error(err)

@@ -40,7 +40,8 @@ func TestDeviceThatIsNotAvailable(t *testing.T) {
 		t.Error(missing.body)
 	}
 	f.mustPut(objectPath, "x", "1700000000.00000")
-	for pause := time.Second; ; pause *= 2 { // the first pause is of a second, and may be over before the test has looked
+	// The first pause is a second. It may be over before the test has looked, so the next one is longer.
+	for pause := time.Second; ; pause *= 2 {
 		f.store.change(func(s *fakeStore) { s.out = device.ErrOut })
 		start := time.Now()
 		f.expect(f.do("GET", objectPath, ""), 507, "taken out")

@@ -53,7 +53,7 @@ func testConfig(t testing.TB, lines ...string) *conf.Config {
 	return config
 }
 
-// newPatientServer is New, but requests wait for a device as long as the disk of a busy machine may take.
+// newPatientServer is New, but requests wait for a device as long as a busy disk may take.
 func newPatientServer(config *conf.Config) *Server {
 	options := config.Device
 	options.Logger, options.KeptID = slog.New(slog.DiscardHandler), versionid.Of
@@ -112,8 +112,8 @@ type answer struct {
 	body   string
 }
 
-// patientTransport waits for 100 Continue as long as it takes. After a second, http.DefaultTransport sends a body that the
-// server may refuse to read: the answer is then lost with the connection.
+// patientTransport waits for 100 Continue as long as it takes. http.DefaultTransport sends the body
+// after a second. The answer of a server that refuses the body may then be lost.
 var patientTransport = func() *http.Transport {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ExpectContinueTimeout = time.Minute
