@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from running_cluster import await_true
@@ -35,5 +35,8 @@ def freeze(*pids: int) -> None:
 
 def _states(pid: int) -> set[str]:
     """The states of the threads; proc(5). The name before them may contain anything."""
-    stats = Path(f"/proc/{pid}/task").glob("*/stat")
-    return {stat.read_text().rpartition(") ")[2][0] for stat in stats}
+    states = set()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # a thread may end after it was listed
+            states.add(stat.read_text().rpartition(") ")[2][0])
+    return states
