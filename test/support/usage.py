@@ -10,6 +10,7 @@ from running_cluster import await_true
 from storage_connection import StorageConnection
 from swift_api import Account
 
+from martlet.words.names import quote_path
 from ring.ring import load_rings
 
 Usage = tuple[int, int]
@@ -43,12 +44,18 @@ def settled(account: Account, home: Path) -> Usage:
     return totals
 
 
-def usage_of_replicas(home: Path, name: str) -> Iterator[Usage]:
-    """Yield objects and bytes of an account from each of its primaries."""
-    partition, nodes = load_rings(home / "etc").account.get_nodes(name)
+def usage_of_replicas(home: Path, *names: str) -> Iterator[Usage]:
+    """Yield objects and bytes of an account or a container from each primary; -1 without it."""
+    rings = load_rings(home / "etc")
+    kind, ring = ("Container", rings.container) if names[1:] else ("Account", rings.account)
+    partition, nodes = ring.get_nodes(*names)
     for node in nodes:
         connection = StorageConnection(home, node["ip"], node["port"])
-        connection.request("HEAD", f"/{node['device']}/{partition}/{name}")
+        connection.request(
+            "HEAD", f"/{node['device']}/{partition}{quote_path('/' + '/'.join(names))}"
+        )
         headers = connection.getresponse().headers
         connection.close()
-        yield int(headers["X-Account-Object-Count"]), int(headers["X-Account-Bytes-Used"])
+        counts = (headers.get(f"X-{kind}-{what}", -1) for what in ("Object-Count", "Bytes-Used"))
+        objects, size = map(int, counts)
+        yield objects, size
