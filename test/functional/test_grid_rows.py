@@ -100,8 +100,8 @@ class ContainerProcess:
         self.send(signal.SIGKILL)
         self.process.wait()
 
-    def count_in_log(self, words: str) -> int:
-        return self.log.read_text().count(words)
+    def lines_of_log(self, words: str) -> list[str]:
+        return [line for line in self.log.read_text().splitlines() if words in line]
 
 
 class Sender:
@@ -151,10 +151,22 @@ def server(tmp_path: Path) -> Iterator[ContainerProcess]:
 
 @pytest.fixture
 def sender(program: Path, tmp_path: Path, server: ContainerProcess) -> Iterator[Sender]:
-    sending = Sender(program, tmp_path, server.port, "-node-timeout", "2s")
-    yield sending
-    sending.process.kill()
-    sending.process.wait()
+    yield from sending(program, tmp_path, server)
+
+
+@pytest.fixture
+def impatient(program: Path, tmp_path: Path, server: ContainerProcess) -> Iterator[Sender]:
+    """It waits two seconds for an answer, not thirty: a busy machine makes rows late, too."""
+    yield from sending(program, tmp_path, server, "-node-timeout", "2s")
+
+
+def sending(
+    program: Path, tmp_path: Path, server: ContainerProcess, *arguments: str
+) -> Iterator[Sender]:
+    running = Sender(program, tmp_path, server.port, *arguments)
+    yield running
+    running.process.kill()
+    running.process.wait()
 
 
 def wanted(count: int) -> list[str]:
@@ -165,32 +177,38 @@ def test_rows_gather_into_updates(server: ContainerProcess, sender: Sender) -> N
     count = 3000
     assert sender.ask(f"write 0 {count}") == 0
     assert server.names() == wanted(count)
-    updates = server.count_in_log("request method=UPDATE")
-    assert 0 < updates < count / 4
-    assert server.count_in_log("status=202") == updates
+    updates = server.lines_of_log("request method=UPDATE")
+    assert 0 < len(updates) < count / 4
+    assert all("status=202" in line for line in updates)
 
 
 def test_rows_of_a_server_that_is_killed_arrive_later(
     server: ContainerProcess, sender: Sender
 ) -> None:
     count = 6000
-    sender.begin(f"write 0 {count}")
-    await_true(lambda: len(server.names()) > 100, "rows")
-    server.kill()
-    assert sender.pending() > 0
-    server.start()
+    late = 0
+    for _ in range(10):
+        sender.begin(f"write 0 {count}")
+        await_true(lambda: len(server.names()) > 100, "rows")
+        server.kill()
+        late = sender.pending()
+        server.start()
+        if late:
+            break  # otherwise all had arrived before the kill; the same rows are sent again
+    assert late > 0
     await_true(lambda: sender.ask("pending") == 0, "no row to be pending")
     assert server.names() == wanted(count)
 
 
 def test_a_server_that_stands_still_does_not_hold_up_writes(
-    server: ContainerProcess, sender: Sender
+    server: ContainerProcess, impatient: Sender
 ) -> None:
-    assert sender.ask("write 0 64") == 0
+    impatient.ask("write 0 64")
+    await_true(lambda: impatient.ask("pending") == 0, "no row to be pending")
     with frozen(server.process.pid, *descendants(server.process.pid)):
         began = time.monotonic()
         # After the first failure further rows become pending at once, for a second.
-        assert sender.ask("write 64 640") == 640
+        assert impatient.ask("write 64 640") == 640
         assert time.monotonic() - began < 30
-    await_true(lambda: sender.ask("pending") == 0, "no row to be pending")
+    await_true(lambda: impatient.ask("pending") == 0, "no row to be pending")
     assert server.names() == wanted(704)
