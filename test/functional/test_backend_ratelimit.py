@@ -154,4 +154,6 @@ def test_clients_see_nothing_of_one_server_that_is_busy(
     for method in METHODS:
         assert statuses(account, method, "busy", b"lost" if method == "PUT" else None) == {503}
     limits.lift()
-    assert {account.call("GET", "busy", name).body for name in NAMES} == {b"kept"}
+    # Another worker may answer now: it does not know which server was late with the last PUT.
+    found = {account.call("GET", "busy", name, headers=newest).body for name in NAMES}
+    assert found == {b"kept"}

@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from io import BytesIO
 
 import pytest
-from running_cluster import RunningCluster
+from running_cluster import RunningCluster, await_true
 
 from martlet.http.call import call_app
 from martlet.http.environ import WSGIApp
@@ -50,9 +50,13 @@ def test_footers_are_stored_with_the_object(app: WSGIApp, size: int, chunked: bo
     status, headers, stored = call(app, "GET", f"{container}/o")
     assert (status, stored) == ("200", body)
     assert headers["X-Object-Sysmeta-Late"] == "gr\xc3\xbcn"
-    _, _, listing = call(app, "GET", f"{container}?format=json")
-    assert [(row["name"], row["bytes"]) for row in json.loads(listing)] == [("o", size)]
-    assert json.loads(listing)[0]["hash"] == "listed; swift_meta=1"
+
+    def rows() -> list[tuple[str, int, str]]:
+        _, _, listing = call(app, "GET", f"{container}?format=json")
+        return [(row["name"], row["bytes"], row["hash"]) for row in json.loads(listing)]
+
+    # The PUT waits for a quorum of the rows; any replica answers with its listing.
+    await_true(lambda: rows() == [("o", size, "listed; swift_meta=1")], "the listing")
 
 
 @pytest.mark.parametrize("size", SIZES)

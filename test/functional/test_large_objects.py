@@ -7,6 +7,7 @@ import http.client
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running_cluster import RunningCluster, await_true
@@ -25,10 +26,14 @@ def test_swiftclient_uploads_and_downloads_segments(
     (tmp_path / name).write_bytes(data)
     size = str(SEGMENT_BYTES)
     swift(cluster, tmp_path, "upload", "-S", size, f"--use-{kind}", container, name)
-    segments = account.call("GET", f"{container}_segments", format="json").json
-    assert [row["bytes"] for row in segments] == [SEGMENT_BYTES] * 4 + [1]
-    (row,) = account.call("GET", container, format="json").json
-    assert row["bytes"] == (len(data) if kind == "slo" else 0)
+
+    def listed_bytes(name: str) -> list[int]:
+        return [row["bytes"] for row in account.call("GET", name, format="json").json]
+
+    segments = [SEGMENT_BYTES] * 4 + [1]
+    await_true(lambda: listed_bytes(f"{container}_segments") == segments, "the segments")
+    whole = [len(data) if kind == "slo" else 0]
+    await_true(lambda: listed_bytes(container) == whole, "the large object")
 
     (tmp_path / name).unlink()
     swift(cluster, tmp_path, "download", container, name)
@@ -102,7 +107,14 @@ def test_a_symlink_to_a_large_object(account: Account, container: str) -> None:
         answer = account.call("GET", container, name, headers={"Range": "bytes=1-4"})
         assert (answer.status, answer.body) == (206, b"netw")
         assert answer.headers["content-location"] == account.url(container, "whole")
-    rows = {row["name"]: row for row in account.call("GET", container, format="json").json}
+    rows: dict[str, Any] = {}
+
+    def has_all() -> bool:
+        nonlocal rows
+        rows = {row["name"]: row for row in account.call("GET", container, format="json").json}
+        return rows.keys() == {"1", "2", "whole", "dynamic", "static"}
+
+    await_true(has_all, "the listing")
     assert rows["static"]["symlink_bytes"] == rows["whole"]["bytes"] == 6
     assert rows["static"]["slo_etag"] == rows["whole"]["slo_etag"]
     assert rows["dynamic"]["symlink_path"] == account.url(container, "whole")

@@ -6,9 +6,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from cluster_databases import listed as listings
+from cluster_databases import ring_of
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
-from usage import used
+from usage import settled, used
 
 NAMES = ["a", "a/1", "a/2", "a//x", "b/1/deep", "b/2", "c", "ä", "é/1", "日本/語", "\U0001f426"]
 ORDER = sorted(NAMES, key=str.encode)
@@ -23,7 +25,11 @@ def listed(cluster: RunningCluster) -> Account:
     for name in NAMES:
         headers = {"Content-Type": "text/plain"}
         assert account.call("PUT", "list", name, headers=headers, body=name.encode()).status == 201
-    account.await_names(ORDER, "list")
+    containers = ring_of(cluster, "container")
+    await_true(
+        lambda: listings(cluster, containers, "AUTH_listings", "list") == [ORDER] * 3,
+        "the names in each replica of the listing",
+    )
     return account
 
 
@@ -102,10 +108,10 @@ def test_accept_chooses_the_format(listed: Account) -> None:
     assert [entry["name"] for entry in answer.json] == ORDER
 
 
-def test_counts_of_container_and_account(listed: Account) -> None:
+def test_counts_of_container_and_account(cluster: RunningCluster, listed: Account) -> None:
     bytes_used = sum(len(name.encode()) for name in NAMES)
     assert used(listed, "list") == (len(NAMES), bytes_used)
-    await_true(lambda: used(listed) == (len(NAMES), bytes_used), "the account's sums follow")
+    assert settled(listed, cluster.home) == (len(NAMES), bytes_used)
     assert listed.call("HEAD").headers["x-account-container-count"] == "1"
 
     def entries() -> list[tuple[str, int, int]]:
