@@ -40,8 +40,12 @@ def test_status_names_every_service(cluster: RunningCluster, four_nodes: Running
     }  # fmt: skip
     assert len(four_nodes.services()) == 13
     for running in (cluster, four_nodes):
-        assert {entry["state"] for entry in running.services().values()} == {"ok"}
-        assert running.command("status").returncode == 0
+        await_well(running)
+
+
+def await_well(running: RunningCluster) -> None:
+    """Wait until all services answer: a busy one may need more than the two seconds it gets."""
+    await_true(lambda: running.command("status").returncode == 0, "all services answer")
 
 
 def test_a_proxy_worker_for_each_processor(cluster: RunningCluster) -> None:
@@ -74,16 +78,23 @@ def test_no_end_leaves_a_process_and_the_data_stay(new_cluster: NewCluster) -> N
         is_told = number != signal.SIGKILL
         assert running.stop(number) == (0 if is_told else -signal.SIGKILL)
         if is_told:
-            assert [pid for pid in pids if is_alive(pid)] == []
+            await_end(pids)
             assert running.command("status").returncode == 3
         running.start()
         assert [pid for pid in pids if is_alive(pid)] == []
         user = Account(running.port)
-        assert user.call("GET", "c", "o").body == number.name.encode() * 1000
+        # A killed server may not have finished the write: two of three replicas have it.
+        newest = user.call("GET", "c", "o", headers={"X-Newest": "true"})
+        assert newest.body == number.name.encode() * 1000
         user.await_names(["o"], "c")
     pids = running.all_pids()
     assert running.command("down").returncode == 0
-    assert [pid for pid in pids if is_alive(pid)] == []
+    await_end(pids)
+
+
+def await_end(pids: set[int]) -> None:
+    """Wait for the end of processes: a slow one is killed, and a kill takes effect a bit later."""
+    await_true(lambda: not any(map(is_alive, pids)), "no process is left", 30.0)
 
 
 def test_a_second_up_is_refused_and_the_first_goes_on(
@@ -95,7 +106,7 @@ def test_a_second_up_is_refused_and_the_first_goes_on(
     assert second.process.wait(120) == 1
     second.stop()
     assert second.output[-1].startswith(f"martlet: a cluster already runs in {cluster.home}")
-    assert cluster.command("status").returncode == 0
+    await_well(cluster)
 
 
 def test_a_port_in_use_is_one_sentence_and_nothing_starts(
