@@ -127,4 +127,4 @@ def test_a_new_ring_is_taken_up_while_running(
                 return False
         return True
 
-    await_true(new_uploads_avoid_the_removed_device, "the proxy uses the new ring", 60.0)
+    await_true(new_uploads_avoid_the_removed_device, "the proxy uses the new ring")

@@ -135,7 +135,7 @@ func callOn(p *grid.Peer) {
 }
 
 func call(p *grid.Peer) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 16 {
