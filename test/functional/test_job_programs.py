@@ -25,7 +25,7 @@ def test_a_pass_ends_with_its_figures(cluster: RunningCluster, kind: JobKind) ->
         [program, str(kind.conf_in(directory)), "--once", "--json"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
