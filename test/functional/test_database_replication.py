@@ -148,7 +148,7 @@ def await_rows(cluster: RunningCluster, has_all: Callable[[], bool]) -> None:
     def is_pending(node: int) -> bool:
         status, body = call(cluster, cluster.storage_port("object", node), "/recon/async")
         assert status == 200
-        return json.loads(body)["async_pending"] > 0
+        return int(json.loads(body)["async_pending"]) > 0
 
     await_true(
         lambda: has_all() and not any(is_pending(node) for node in range(1, NODES + 1)),

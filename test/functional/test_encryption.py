@@ -17,6 +17,7 @@ from disk_search import content, on_disk
 from other_proxy import OtherProxy
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
+from usage import await_usage
 
 PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats tempauth copy "
@@ -190,6 +191,7 @@ def test_large_objects(cluster: RunningCluster, user: Account, box: str) -> None
     for name, (body, _) in parts.items():
         assert user.call("PUT", box, name, body=body).status == 201
     whole = b"".join(body for body, _ in parts.values())
+    await_usage(cluster, user, box, (len(parts), len(whole)))
     etags = [md5(body).hexdigest() for body, _ in parts.values()]
     segments = [
         {"path": f"/{box}/{name}", "etag": etag} for name, etag in zip(parts, etags, strict=True)

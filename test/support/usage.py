@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from running_cluster import await_true
+from running_cluster import RunningCluster, await_true
 from storage_connection import StorageConnection
 from swift_api import Account
 
@@ -42,6 +42,18 @@ def settled(account: Account, home: Path) -> Usage:
 
     await_true(has_all, "each replica of the account has the totals of its containers")
     return totals
+
+
+def await_usage(cluster: RunningCluster, account: Account, container: str, wanted: Usage) -> None:
+    """Wait until each replica of a container has the objects and bytes.
+
+    A write waits for a quorum of the rows only, and a listing is that of any replica.
+    """
+    owner = account.path.rpartition("/")[2]
+    await_true(
+        lambda: set(usage_of_replicas(cluster.home, owner, container)) == {wanted},
+        f"{wanted} in all replicas of {container}",
+    )
 
 
 def usage_of_replicas(home: Path, *names: str) -> Iterator[Usage]:
