@@ -53,7 +53,7 @@ def test_nothing_is_left_after(number: signal.Signals) -> None:
     assert len(_processes_with(word)) >= 2
     process.send_signal(number)
     process.wait()
-    await_true(lambda: not _processes_with(word), "no process of the networks is left", 20.0)
+    await_true(lambda: not _processes_with(word), "no process of the networks is left")
     assert not list(Path("/run/netns").glob("host*"))
 
 
