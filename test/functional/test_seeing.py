@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -22,6 +23,7 @@ from typing import Any
 import pytest
 from cluster_databases import device_path, ring_of
 from frozen import frozen
+from patience import patiently
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
@@ -84,8 +86,15 @@ def without_object_server(cluster: RunningCluster, node: int) -> Iterator[None]:
     """Nothing listens on the port of a node's object server."""
     name = f"object-server-node{node}"
     assert cluster.process is not None
+    address = HOST, cluster.storage_port("object", node)
+
+    def is_refused() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(address) != 0
+
     with frozen(cluster.process.pid):  # the supervisor would start it again
         os.kill(cluster.pid_of(name), signal.SIGKILL)
+        await_true(is_refused, f"the end of {name}")  # the kernel closes its port later
         yield
     await_true(lambda: cluster.services()[name]["state"] == "ok", f"{name} runs again")
 
@@ -105,6 +114,7 @@ def test_all_is_well(seen: RunningCluster) -> None:
         return counted == 3 * len(used) and is_in_sync(seen)
 
     await_true(have_all_been_compared, "a pass of each replicator over all replicas")
+    await_true(lambda: recon(seen)[0] == 0, "a pass of each replicator of databases")
     status, report = recon(seen)
     assert status == 0, report["problems"]
     assert len(report["servers"]) == 12
@@ -132,15 +142,20 @@ def test_all_questions_of_all_servers(seen: RunningCluster) -> None:
 
 
 def test_a_node_that_is_down_and_one_that_hangs(seen: RunningCluster) -> None:
+    hanging, down = object_at(seen, 2), object_at(seen, 4)
+
+    def ask_all(timeout: float) -> None:
+        done = seen.command("recon", "-t", str(timeout))
+        status, report = recon(seen, "object", "--replication", "--time", "-t", str(timeout))
+        assert done.returncode == status == 3
+        assert "10 of 12 servers answered; what is wrong:" in done.stdout
+        assert f"object server {hanging} does not answer: no answer in {timeout} s" in done.stdout
+        assert f"object server {down} does not answer: cannot connect" in done.stdout
+        assert report["no_answer"] == sorted(f"object {one}" for one in (hanging, down))
+        assert sum(one["answers"]["time"] is not None for one in report["servers"]) == 2
+
     with without_object_server(seen, 4), frozen(seen.pid_of("object-server-node2")):
-        done = seen.command("recon", "-t", "1")
-        status, report = recon(seen, "object", "--replication", "--time", "-t", "1")
-    assert done.returncode == status == 3
-    assert "10 of 12 servers answered; what is wrong:" in done.stdout
-    assert f"object server {object_at(seen, 2)} does not answer: no answer in 1.0 s" in done.stdout
-    assert f"object server {object_at(seen, 4)} does not answer: cannot connect" in done.stdout
-    assert report["no_answer"] == sorted(f"object {object_at(seen, node)}" for node in (2, 4))
-    assert sum(one["answers"]["time"] is not None for one in report["servers"]) == 2
+        patiently(ask_all)
 
 
 def test_status_shows_the_age_of_replication(seen: RunningCluster) -> None:
@@ -306,10 +321,13 @@ def swift_dir(seen: RunningCluster, tmp_path_factory: pytest.TempPathFactory) ->
     def is_plain(port: int) -> bool:
         # 400: the request was let in, and names no device.
         connection = http.client.HTTPConnection(HOST, port, timeout=60)
-        connection.request("HEAD", "/d0")
-        status = connection.getresponse().status
-        connection.close()
-        return status != 403
+        try:
+            connection.request("HEAD", "/d0")
+            return connection.getresponse().status != 403
+        except (OSError, http.client.HTTPException):
+            return False  # an old worker that is about to end
+        finally:
+            connection.close()
 
     ports = [entry["port"] for name, entry in seen.services().items() if name in services]
     await_true(lambda: all(is_plain(p) for p in ports for _ in range(8)), "all take requests")
@@ -341,7 +359,7 @@ def test_swifts_dispersion_tools(seen: RunningCluster, swift_dir: Path) -> None:
     def report() -> Any:
         return json.loads(swift(swift_dir, "swift.cli.dispersion_report", "--dump-json", conf))
 
-    await_true(lambda: report()["object"]["pct_found"] == 100.0, "all copies of objects")
+    await_true(lambda: all(kind["pct_found"] == 100.0 for kind in report().values()), "all copies")
     found = report()
     ours = json.loads(seen.command("dispersion", "report", "--json").stdout)
     for kind in ("container", "object"):
