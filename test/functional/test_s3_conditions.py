@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from other_proxy import OtherProxy
 from running_cluster import RunningCluster
 from s3_client import USER, new_bucket, outcomes_of, s3_client
 
+from cluster.confs import PIPELINE
+from martlet.conf.options import read_ini
 
-@pytest.fixture(params=["one-node", "four-nodes"])
+
+@pytest.fixture(scope="module")
+def patient(
+    four_nodes: RunningCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OtherProxy]:
+    """A proxy of the four nodes that waits for late replicas: the next request may read there."""
+    app = dict(read_ini(four_nodes.home / "etc" / "proxy-server.conf")["app:proxy-server"])
+    sections = {"app:proxy-server": {**app, "post_quorum_timeout": "5"}}
+    directory = tmp_path_factory.mktemp("patient")
+    with OtherProxy(four_nodes, directory, PIPELINE, sections, workers=2) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=["cluster", "patient"], ids=["one-node", "four-nodes"])
 def s3(request: pytest.FixtureRequest) -> Any:
     """A client of test:tester on one server, and on four."""
-    name = "cluster" if request.param == "one-node" else "four_nodes"
-    running: RunningCluster = request.getfixturevalue(name)
-    return s3_client(running.port, USER)
+    return s3_client(request.getfixturevalue(request.param).port, USER)
 
 
 @pytest.fixture

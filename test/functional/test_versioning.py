@@ -291,6 +291,8 @@ def test_a_null_version_is_kept_in_every_listing(four_nodes: RunningCluster) -> 
     assert account.call("PUT", "kept-null", "o", body=b"null").status == 201
     kept = account.call("HEAD", "kept-null", "o").headers["x-timestamp"]
     assert account.call("POST", "kept-null", headers=ENABLED).status == 204
+    # The proxy may ask any replica of the container, also one that is late.
+    await_true(lambda: all(are_enabled(four_nodes, names)), "a setting that all replicas know")
     version = put(account, "kept-null", "o", b"version")
     suspended = {"X-Versions-Enabled": "false"}
     assert account.call("POST", "kept-null", headers=suspended).status == 204
@@ -303,6 +305,16 @@ def test_a_null_version_is_kept_in_every_listing(four_nodes: RunningCluster) -> 
             "the row of the null version at each replica",
         )
     account.close()
+
+
+def are_enabled(cluster: RunningCluster, names: tuple[str, str, str]) -> Iterator[bool]:
+    """Return for each replica of the container whether it has versions."""
+    partition, nodes = load_rings(cluster.home / "etc").container.get_nodes(*names[:2])
+    for node in nodes:
+        connection = StorageConnection(cluster.home, node["ip"], node["port"])
+        connection.request("HEAD", f"/{node['device']}/{partition}/{'/'.join(names[:2])}")
+        yield connection.getresponse().headers["X-Container-Sysmeta-Versions-Enabled"] == "True"
+        connection.close()
 
 
 def listed_by_replicas(cluster: RunningCluster, names: tuple[str, str, str]) -> Iterator[set[str]]:
