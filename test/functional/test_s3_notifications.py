@@ -35,6 +35,7 @@ class Notifying:
             "webhooks": f"orders=http://127.0.0.1:{webhook_port}/",
             "webhook_tokens": "orders=secret",
             "queue_dir": str(directory / "queue"),
+            "timeout": "300",  # an event whose answer is late comes twice
         }
         own = {"filter:notifications": section}
         self.proxy = OtherProxy(cluster, directory, _PIPELINE, own, workers=2)
