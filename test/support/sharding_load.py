@@ -103,7 +103,9 @@ class Load:
         while not self._stop.is_set():
             name = chance.choice(names)
             known = self.names.get(name)
-            if known is not None and known.is_there and chance.random() < 0.6:
+            # After a failed request it may be gone: then a DELETE or POST is right to say 404.
+            is_there = known is not None and known.is_there and known.ended != float("inf")
+            if is_there and chance.random() < 0.6:
                 if chance.random() < 0.3:
                     self._post(account, name)
                 else:
