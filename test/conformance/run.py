@@ -112,7 +112,8 @@ def main() -> int:
     (home / "etc").mkdir(parents=True)
     constraints = {} if _WITH_LARGE & set(arguments.judge) else {"swift-constraints": CONSTRAINTS}
     (home / "etc" / "martlet.conf").write_text(render(constraints))
-    cluster = RunningCluster(home, *_POLICIES).start()
+    # Suites list what they have just written: rows may not be late, however busy the machine is.
+    cluster = RunningCluster(home, *_POLICIES).start().await_writes()
     try:
         return _judge(arguments, cluster.url, home)
     finally:
