@@ -272,7 +272,7 @@ def test_bytes_behind_the_answer_poison_the_connection(client: BackendClient, se
 
 
 def test_pool_is_bounded(serve: Serve) -> None:
-    client = BackendClient(2, 2, pool_size=1)
+    client = BackendClient(20, 20, pool_size=1)
     server = serve(answer_all(OK), answer_all(OK))
     exchanges = [client.start(server.address, "GET", "/", {}) for _ in range(2)]
     assert [e.response().body() for e in exchanges] == [b"ok", b"ok"]
@@ -366,7 +366,7 @@ def test_answer_is_the_same_however_it_is_cut(body: bytes, cuts: list[int]) -> N
     points = sorted({0, len(wire), *(c for c in cuts if c < len(wire))})
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        client = BackendClient(2, 2)
+        client = BackendClient(20, 20)
         client.give_back(("fake", 1), ours)
         exchange = client.start(("fake", 1), "GET", "/", {})
         theirs.recv(65536)

@@ -26,13 +26,13 @@ def test_the_wait_for_a_request_does_not_limit_the_answer() -> None:
         return Response(200)(environ, start_response)
 
     with (
-        serving(app, Limits(client_timeout=8.0, idle_timeout=0.5)) as (port, server),
+        serving(app, Limits(client_timeout=80.0, idle_timeout=40.0)) as (port, server),
         socket.create_connection(("127.0.0.1", port), timeout=10) as client,
     ):
         for _ in range(2):
             client.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
             assert status_of(client.recv(1000)) == 200
-    assert times == [8.0, 8.0]
+    assert times == [80.0, 80.0]
 
 
 def test_dripping_heads_end_in_time() -> None:
@@ -40,10 +40,14 @@ def test_dripping_heads_end_in_time() -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
             client.setblocking(False)
             for _ in range(100):
-                with contextlib.suppress(BlockingIOError):
+                try:
                     client.send(b"G")
                     if client.recv(100) == b"":
                         break
+                except BlockingIOError:
+                    pass
+                except ConnectionError:
+                    break  # a byte that came before the end, and was not read, makes it a reset
                 time.sleep(0.1)  # a byte each: no wait for a byte takes too long
             else:
                 raise AssertionError("the connection is still open after 10 s")
