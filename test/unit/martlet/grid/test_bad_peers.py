@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from grid_peers import PATIENCE_SECONDS, SECRETS, RawPeer, ServiceProcess, patient_client, service
+from patience import patiently
 
 from martlet.grid import frames
 from martlet.grid.frames import decode_message, encode
@@ -149,18 +150,23 @@ def test_requests_with_the_proof_are_not_served(server: ServiceProcess) -> None:
 
 
 def test_slow_handshakes_end_and_their_number_is_bounded() -> None:
-    with service("--handshake-seconds", "0.5", "--unauthenticated-max", "2") as server:
-        with RawPeer(server.address) as one, RawPeer(server.address) as two:
-            assert one.receive()
-            assert two.receive()
-            status, body = answer_to_upgrade(server)
-            assert status == b"HTTP/1.1 503"
-            assert b"Too many connections are in their handshake." in body
-            assert reason_of_close(one) == reason_of_close(two) == "no proof in 0.5 s"
-        server.await_counter("too_slow", 2)
-        assert server.counters()["refused"] == {"too_many": 1, "too_slow": 2}
-        log = server.end()
-        assert log.count("kind=too_slow") == 1  # the second one is counted only
+    def attempt(timeout: float) -> None:
+        arguments = ("--handshake-seconds", str(timeout), "--unauthenticated-max", "2")
+        with service(*arguments) as server:
+            with RawPeer(server.address) as one, RawPeer(server.address) as two:
+                assert one.receive()
+                assert two.receive()
+                status, body = answer_to_upgrade(server)
+                assert status == b"HTTP/1.1 503"
+                assert b"Too many connections are in their handshake." in body
+                ends = reason_of_close(one), reason_of_close(two)
+                assert ends == (f"no proof in {timeout:g} s",) * 2
+            server.await_counter("too_slow", 2)
+            assert server.counters()["refused"] == {"too_many": 1, "too_slow": 2}
+            log = server.end()
+            assert log.count("kind=too_slow") == 1  # the second one is counted only
+
+    patiently(attempt)
 
 
 def answer_to_upgrade(server: ServiceProcess, *changes: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
@@ -200,7 +206,6 @@ def test_a_peer_that_does_not_read_begins_no_more_requests() -> None:
     with service() as server, RawPeer(server.address) as peer:
         peer.shake_hands()
         payload = bytes(1 << 20)
-        peer.sock.settimeout(2.0)
         sent = 0
         try:
             for number in range(200):
@@ -210,7 +215,6 @@ def test_a_peer_that_does_not_read_begins_no_more_requests() -> None:
             pytest.fail("the server stopped reading although its peer is within its limits")
         served = server.counters()["requests"]
         assert served < 60  # 4 MiB of answers wait, and the buffers of the kernel
-        peer.sock.settimeout(60)
         kinds = []
         while len(kinds) < sent:
             kinds += [frame[0] for frame in decode_message(peer.receive() or b"")]
