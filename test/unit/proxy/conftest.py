@@ -52,6 +52,8 @@ def make_cluster(has_grid: bool) -> Iterator[MakeCluster]:
         }
         cluster = ClusterConf(HashOptions("", "salt"), constraints or Constraints(), policies)
         app = Application(ProxyOptions(**settings), cluster, rings, logging.getLogger("test.proxy"))
+        # As `conn_timeout`: a handshake that a busy machine delays is no failure of its device.
+        app.core.backends.grid.client.handshake_timeout = 20.0
         return FakeCluster(fakes, app)
 
     yield make
