@@ -26,4 +26,4 @@ def test_processes_of_one_host_give_different_ones() -> None:
 
 
 def test_it_is_the_present_time() -> None:
-    assert abs(float(VersionClock().now()) - float(Timestamp.now())) < 1
+    assert abs(float(VersionClock().now()) - float(Timestamp.now())) < 60

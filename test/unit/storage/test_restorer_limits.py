@@ -170,7 +170,7 @@ def test_a_server_makes_few_copies_of_a_device_at_once(
             assert arrived.acquire(timeout=30)
         for thread in threads[2:]:
             thread.start()
-            thread.join(5)
+            thread.join(30)
         assert statuses == [529, 529]
     finally:
         go_on.set()

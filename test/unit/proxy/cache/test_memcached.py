@@ -192,8 +192,8 @@ patch_standard_library()
 import eventlet
 from proxy.cache.memcached import MemcachedCache
 cache = MemcachedCache(
-    ["127.0.0.1:" + sys.argv[1]], max_connections=2, connect_timeout_seconds=1,
-    pool_timeout_seconds=10, io_timeout_seconds=5, error_limit=10, error_interval_seconds=60,
+    ["127.0.0.1:" + sys.argv[1]], max_connections=2, connect_timeout_seconds=60,
+    pool_timeout_seconds=60, io_timeout_seconds=60, error_limit=10, error_interval_seconds=60,
 )
 def work(number):
     for turn in range(5):
