@@ -45,7 +45,7 @@ def make_quiet(containers: Replicas) -> None:
     containers.everywhere([1, 2, 3], "PUT", C, 1)
     containers.everywhere([1, 2, 3], "UPDATE", C, 2, {}, [row("a", 2)])
     containers.settle(*PRIMARIES)
-    containers.now = time.time() + 2 * SETTLED_SECONDS
+    containers.now = time.time() + 30 * SETTLED_SECONDS  # much later than the last change
     for number in PRIMARIES:
         containers.replicate(number)
     containers.wires.seen.clear()
@@ -250,9 +250,9 @@ def test_a_quiet_database_is_opened_when_its_deletion_is_old(tmp_path: Path) -> 
     containers = Replicas(ContainerServer, tmp_path, full_interval=1e9, reclaim_age=100.0)
     try:
         make_quiet(containers)
-        containers.now = time.time() + 50
+        containers.now += 50
         assert containers.replicate(1).unchanged == 1
-        containers.now = time.time() + 101
+        containers.now += 51
         assert containers.replicate(1).unchanged == 0
     finally:
         containers.close()
