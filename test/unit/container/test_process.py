@@ -40,8 +40,11 @@ use = egg:martlet#{kind}
 """
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """The first true value of a condition."""
+def until(condition: Callable[[], Any], seconds: float = 150.0) -> Any:
+    """The first true value of a condition.
+
+    A report that a busy account server does not take in time is repeated after a minute.
+    """
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "waited too long"
@@ -261,7 +264,7 @@ def test_a_worker_that_a_disk_makes_useless_is_replaced(
         statuses = {service.request("PUT", f"{C}{number}")[0] for number in range(20)}
         assert statuses <= {201, 503}
         until(lambda: service.request("PUT", f"{C}-new")[0] in (201, 202))
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60  # the disk would hang for an hour
         until(lambda: not workers_of(service) & first)
         assert len(workers_of(service)) == 1
         assert service.process.poll() is None
