@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from running_cluster import prepare_child
@@ -98,7 +99,8 @@ class Pass:
         try:
             self.communicate(seconds)
         except subprocess.TimeoutExpired:
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(self.pid, signal.SIGKILL)
             self.communicate(_KILL_SECONDS_MAX)
         return self.returncode == -signal.SIGKILL
 

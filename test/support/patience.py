@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 
 def patiently(attempt: Callable[[float], None]) -> None:
     """Try increasing time-outs, in seconds, until one does not raise an exception.
@@ -14,7 +16,7 @@ def patiently(attempt: Callable[[float], None]) -> None:
     for timeout in (0.3, 2.0):
         try:
             attempt(timeout)
-        except Exception:
+        except (Exception, pytest.fail.Exception):  # pytest.raises fails with a BaseException
             continue
         return
     attempt(15.0)
