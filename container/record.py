@@ -258,6 +258,23 @@ def join_swift_bytes(content_type: str, value: str | None) -> str:
 
 def merge_records(one: Record, other: Record) -> Record:
     """Merge two rows of the same object: the winner of each of the three values."""
+    if one.created_at != other.created_at and _is_plain(one) and _is_plain(other):
+        # The three times of each are one, and as text in order: the later row wins as a whole.
+        if one.created_at > other.created_at:
+            return one
+        return other._replace(
+            storage_policy_index=one.storage_policy_index, version_id=one.version_id
+        )
+    return _merge_values(one, other)
+
+
+def _is_plain(record: Record) -> bool:
+    """Whether all times of a row are the same, and it has no ``swift_bytes``."""
+    is_one_time = _PLAIN_TIME(record.created_at) is not None
+    return is_one_time and "swift_bytes" not in record.content_type
+
+
+def _merge_values(one: Record, other: Record) -> Record:
     one_times, other_times = decode_times(one.created_at), decode_times(other.created_at)
     one_type, one_bytes = split_swift_bytes(one.content_type)
     other_type, other_bytes = split_swift_bytes(other.content_type)

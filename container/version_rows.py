@@ -122,30 +122,41 @@ def _merge_name(
 
 
 def _merged(
-    connection: sqlite3.Connection, name: str, incoming: Iterable[Record]
+    connection: sqlite3.Connection, name: str, incoming: Sequence[Record]
 ) -> list[tuple[Record | None, Record]]:
     """Store each version's winner; return the old and the new row of each changed version."""
-    winners: dict[str, Record] = {}
-    stored: dict[str, Record | None] = {}
-    for record in incoming:
-        version = record.version_id or NULL
-        if version not in stored:
-            stored[version] = winners_row = _version(connection, name, version)
-            if winners_row is not None:
-                winners[version] = winners_row
+    versions = [record.version_id or NULL for record in incoming]
+    stored = _versions(connection, name, versions)
+    winners = dict(stored)
+    for version, record in zip(versions, incoming, strict=True):
         record = record._replace(version_id=version)
         known = winners.get(version)
         winners[version] = merge_records(known, record) if known is not None else record
-    changed = [(stored[v], row) for v, row in winners.items() if row != stored[v]]
-    for _, row in changed:
-        connection.execute(
-            "DELETE FROM version WHERE name = ? AND version_id = ?", (name, row.version_id)
-        )
-        connection.execute(
-            f"INSERT INTO version ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, _since(row)),
-        )
+    changed = [(stored.get(v), row) for v, row in winners.items() if row != stored.get(v)]
+    connection.executemany(
+        "DELETE FROM version WHERE name = ? AND version_id = ?",
+        [(name, before.version_id) for before, _ in changed if before is not None],
+    )
+    connection.executemany(
+        f"INSERT INTO version ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*row, _since(row)) for _, row in changed],
+    )
     return changed
+
+
+def _versions(
+    connection: sqlite3.Connection, name: str, versions: Sequence[str]
+) -> dict[str, Record]:
+    """The stored rows of some versions of a name, by id."""
+    if len(versions) == 1:  # the usual case, which costs a tenth less so
+        one = _version(connection, name, versions[0])
+        return {} if one is None else {versions[0]: one}
+    query = (
+        f"SELECT {_RECORD} FROM version"
+        " WHERE name = ? AND version_id IN (SELECT value FROM json_each(?))"
+    )
+    found = map(Record._make, connection.execute(query, (name, json.dumps(versions))))
+    return {record.version_id: record for record in found}
 
 
 def _version(connection: sqlite3.Connection, name: str, version: str) -> Record | None:
