@@ -5,7 +5,8 @@ Under eventlet's monkey patch a blocking call would stop every green thread of t
 runs in a native thread. Each disk has its own threads: a disk whose calls do not return blocks only
 those. After ``disk_timeout`` its callers get ``DiskStuck``. New callers then get it at once, until
 a call returns. While no call of a disk returns, the disk is probed: a long query must not make a
-healthy disk look stuck.
+healthy disk look stuck. Time in which this process was halted does not count: the disk had none to
+answer.
 
 Threads are not enough if a library holds a lock of the whole process during a call to a disk, as
 SQLite does. Such a lock is guarded: while a disk is silent, a thread tries to take it. If that
@@ -236,6 +237,10 @@ class _Crew:
         """Seconds since a call has returned; 0 if no call is running."""
         return now - self._progress if self._under_way else 0.0
 
+    def excuse(self, seconds: float, now: float) -> None:
+        """Leave out time in which no call could be taken back."""
+        self._progress = min(now, self._progress + seconds)
+
     def end(self) -> None:
         """Let the threads end after the calls that are queued."""
         self._is_ending = True
@@ -270,6 +275,7 @@ class _Calls:
         self._crews: dict[str, _Crew] = {}
         self._guard = _Crew("lock of the process", 1, _guarded, self) if _guarded else None
         self._is_watching = False
+        self._watch_due = 0.0
         self._threads: list[Any] = []
         self._done: deque[tuple[_Crew, _Call]] = deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -345,10 +351,17 @@ class _Calls:
     def _begin_to_watch(self) -> None:
         if not self._is_watching:
             self._is_watching = True
-            self._schedule(WATCH_SECONDS, self._watch)
+            self._watch_soon()
+
+    def _watch_soon(self) -> None:
+        self._watch_due = time.monotonic() + WATCH_SECONDS
+        self._schedule(WATCH_SECONDS, self._watch)
 
     def _watch(self) -> None:
         now = time.monotonic()
+        late = now - self._watch_due  # by much if the process, or its machine, was halted
+        for crew in (*self._crews.values(), *([self._guard] if self._guard else [])):
+            crew.excuse(late, now)
         silent = {crew: crew.silence(now) for crew in self._crews.values()}
         for crew, seconds in silent.items():
             if seconds >= SILENT_SECONDS:
@@ -366,7 +379,7 @@ class _Calls:
                 self._leave_to_another()
         self._is_watching = any(silent.values())
         if self._is_watching:
-            self._schedule(WATCH_SECONDS, self._watch)
+            self._watch_soon()
 
     def _leave_to_another(self) -> None:
         log.critical(

@@ -122,6 +122,21 @@ while outcome(on_disk, "/d1", write, "/d1") != "written":
 assert made == []
 """
 
+HALT = """
+# The process is halted longer than a disk may hang. Timers come first then, before any answer.
+import os, subprocess
+on_disk("/d1", int)
+works["/d1"].clear()
+waiting = eventlet.spawn(outcome, on_disk, "/d1", write, "/d1")
+eventlet.sleep(0)
+seconds = 1.5 * limits.disk_timeout
+halt = f"kill -STOP {os.getpid()}; sleep {seconds}; kill -CONT {os.getpid()}"
+assert subprocess.Popen(["sh", "-c", halt]).wait() == 0
+works["/d1"].set()
+assert waiting.wait() == "written"
+assert not disk_calls._calls._crews["/d1"].is_stuck
+"""
+
 SLOW = """
 # One long call on a disk that works: probes come back, so it is waited for.
 release = native.Event()
@@ -213,7 +228,9 @@ assert running.wait(10)
 """
 
 
-@pytest.mark.parametrize("script", [CALLS, FEW_THREADS, HANG, FIRST, SLOW, ALL_SLOW, GUARD, END])
+@pytest.mark.parametrize(
+    "script", [CALLS, FEW_THREADS, HANG, FIRST, HALT, SLOW, ALL_SLOW, GUARD, END]
+)
 def test_under_eventlet(script: str) -> None:
     def attempt(timeout: float) -> None:
         done = subprocess.run(
