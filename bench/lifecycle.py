@@ -6,9 +6,9 @@ S3 API, the objects in turn. Then a rule keeps the newest one of the old version
 
 martlet's job makes one pass with a second in place of a day. Its time begins with the pass and ends
 when listings no longer show a version that is due. MinIO removes by itself, with its scanner at its
-fastest. Its time begins when the first version is found to be gone and ends when listings show none
-that is due, so it has no wait for the scanner. CPU is that of all processes of a peer, from the
-rule to the end, with the listings that look for it.
+fastest. Its time begins when the first version is gone, so the wait for the scanner does not count.
+It ends when listings show none that is due. CPU is that of all processes of a peer, from the rule
+to the end, with the listings that look for it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Work:
-    """How much is written: so many old versions of each object are to be removed."""
+    """The size of the run: ``versions`` old versions of each object are to be removed."""
 
     objects: int
     versions: int
