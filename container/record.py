@@ -104,6 +104,13 @@ def _at_distance(start: Timestamp, ticks: int) -> Timestamp:
     return Timestamp.from_ticks(max(0, start.ticks + ticks)) if ticks else start
 
 
+def data_time(created_at: str) -> str:
+    """The time of the data, in the form that sorts by time as text."""
+    if len(created_at) == _PLAIN_LENGTH:
+        return created_at
+    return decode_times(created_at).data.internal
+
+
 def last_modified(created_at: str) -> str:
     """The time that a listing shows for a row, in ISO form."""
     if len(created_at) != _PLAIN_LENGTH:
@@ -200,6 +207,8 @@ def _check_version(version: Any, created_at: str) -> None:
     if version in (NULL, CURRENT):
         return
     try:
+        if _PLAIN_TIME(version) and _PLAIN_TIME(created_at) and version <= created_at:
+            return
         if Timestamp(version).internal == version <= decode_times(created_at).data.internal:
             return
     except (TypeError, ValueError):

@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from container.record import CURRENT, NULL, Record, Times, decode_times, merge_records
+from container.record import CURRENT, NULL, Record, Times, data_time, decode_times, merge_records
 from container.replace import replace_rows
 from container.shard_spans import read_spans
 from container.version_tables import has_versions
@@ -139,7 +139,7 @@ def _merged(
     )
     connection.executemany(
         f"INSERT INTO version ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*row, _since(row)) for _, row in changed],
+        [(*row, data_time(row.created_at)) for _, row in changed],
     )
     return changed
 
@@ -165,11 +165,6 @@ def _version(connection: sqlite3.Connection, name: str, version: str) -> Record 
     return None if found is None else Record(*found)
 
 
-def _since(row: Record) -> str:
-    """The time of the data, in the form that sorts by time as text."""
-    return decode_times(row.created_at).data.internal
-
-
 def _is_counted(row: Record | None) -> int:
     return int(row is not None and not row.deleted and row.version_id != CURRENT)
 
@@ -190,7 +185,11 @@ def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
         _version(connection, name, NULL),
         _version(connection, name, CURRENT),
     ]
-    found = [(_since(row), rank, row) for rank, row in enumerate(candidates) if row is not None]
+    found = [
+        (data_time(row.created_at), rank, row)
+        for rank, row in enumerate(candidates)
+        if row is not None
+    ]
     if not found:
         return "", _nothing(connection, name)
     since, _, winner = max(found)
@@ -217,7 +216,7 @@ def _shown_at(shown: Record, winner: Record) -> str:
 def _nothing(connection: sqlite3.Connection, name: str) -> Record:
     """The row of a name whose versions are all removed."""
     last = Record(*connection.execute(LAST_REMOVED, (name,)).fetchone())
-    return _tombstone(last, _since(last))
+    return _tombstone(last, data_time(last.created_at))
 
 
 def _tombstone(row: Record, since: str) -> Record:
