@@ -76,13 +76,17 @@ func (g *Grid) prove(s *socket, address string) error {
 	defer stop()
 	theirs, err := g.accept(s)
 	if err == nil {
-		_, err = g.begin(s, address, theirs)
+		_, err = g.begin(s, address, theirs, stop)
 	}
 	return err
 }
 
-// begin makes a Conn of a socket after the handshake.
-func (g *Grid) begin(s *socket, address string, theirs frame.Options) (*Conn, error) {
+// begin makes a Conn of a socket after the handshake, whose limit ends first. Otherwise a Drain that comes now would
+// close the Conn, with the requests in flight.
+func (g *Grid) begin(s *socket, address string, theirs frame.Options, stopLimit func() bool) (*Conn, error) {
+	if !stopLimit() {
+		return nil, ErrClosed
+	}
 	if err := s.conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}

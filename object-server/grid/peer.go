@@ -217,7 +217,7 @@ func (g *Grid) proveTo(conn net.Conn, address string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.begin(s, address, theirs)
+	return g.begin(s, address, theirs, stop)
 }
 
 // upgradeError tells an answer other than 101 from a connection that ended.
