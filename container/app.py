@@ -393,6 +393,7 @@ class ContainerServer(StorageServer):
         A deleted container takes them, too: it has the same shards if it is created again.
         """
         ranges, timestamp = ranges_of_put(req), req.timestamp
+        is_report = is_true(req.headers.get(STATS_ONLY))
         updates = self._metadata(req, timestamp)
         asked = self.policy_index(req)
         policy = self._default_policy(req) if asked is None else asked
@@ -400,7 +401,7 @@ class ContainerServer(StorageServer):
         with self.pool.use(path) as database:
             while True:
                 try:
-                    if is_true(req.headers.get(STATS_ONLY)):
+                    if is_report:
                         later = database.merge_shard_stats(ranges)
                     else:
                         database.put_ranges(ranges, timestamp.internal, updates, self._check)
@@ -411,7 +412,9 @@ class ContainerServer(StorageServer):
                         continue
                 info = self._create(database, *names, timestamp, policy, {})
                 is_new = info is not None
-        self.reporter.mark_changed(path)
+        # A parent that changes ranges sends them here, too. It has put its estimate of a shard in
+        # place of what was reported meanwhile, and would keep that while nothing changes here.
+        self.reporter.mark_changed(path, is_repeat=not is_report)
         headers = [] if later is None else [(REPORTED_AT, later.internal)]
         return empty_response(201 if is_new else 202, headers)
 

@@ -1,6 +1,7 @@
 """Reports that are repeated: after later totals of a fast clock, and once in an interval."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from storage_calls import Caller
 
+from container.info import ContainerInfo
+from container.report_answer import Answer
 from container.report_slots import ReportSlots
 from container.reporter import Reporter
+from container.shard_range import ACTIVE, ShardRange
 from martlet.words.timestamp import Timestamp
 
 
@@ -107,6 +111,35 @@ def test_an_unchanged_container_repeats_its_report(
     reporter._suppressed.clear()
     reporter.report_changed()
     assert not accounts.take()
+
+
+def test_a_shard_that_gets_ranges_repeats_its_report(call: Caller, reporter: Reporter) -> None:
+    """Its parent may have put an estimate in place of statistics that have been reported."""
+    told: list[int] = []
+
+    def report_shard(info: ContainerInfo) -> list[Answer]:
+        told.append(info.object_count)
+        return [Answer(202)] * 3
+
+    reporter._report_shard = report_shard
+    shard, now = "/d1/0/.shards_a/c-1", Timestamp.now().normal
+    as_shard = {"X-Backend-Record-Type": "shard"}
+    created = {
+        "X-Backend-Auto-Create": "true",
+        "X-Container-Sysmeta-Shard-Quoted-Root": "a/c",
+    }
+    own = ShardRange(".shards_a/c-1", now, "c", "e", state=ACTIVE, state_timestamp=now)
+    assert call("PUT", shard, 2, as_shard | created, [own.as_dict()]).status == 201
+    reporter.report_changed()
+    assert told == [0]
+    reporter.report_changed()
+    assert told == [0]
+    grown = replace(own, upper="g", timestamp=Timestamp.now().normal)
+    assert call("PUT", shard, 3, as_shard, [grown.as_dict()]).status == 202
+    reporter.report_changed()
+    assert told == [0, 0]
+    reporter.report_changed()
+    assert told == [0, 0]
 
 
 def test_a_directory_that_is_none_of_ours_does_not_stop_a_sweep(
