@@ -6,9 +6,9 @@ S3 API, the objects in turn. Then a rule keeps the newest one of the old version
 
 martlet's job makes one pass with a second in place of a day. Its time begins with the pass and ends
 when listings no longer show a version that is due. MinIO removes by itself, with its scanner at its
-fastest. Its time begins when the first version is gone, so the wait for the scanner does not count.
-It ends when listings show none that is due. CPU is that of all processes of a peer, from the rule
-to the end, with the listings that look for it.
+fastest. Its time begins with the last look at which none of eight objects was done, so the wait for
+the scanner does not count. It ends when all eight are. A look is eight HEADs, each quarter of a
+second. CPU is that of all processes of a peer, from the rule to the end, with these looks.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from compare.apis import S3Access, Target
 from compare.build import default_cache
 from compare.client import Load, run
@@ -50,6 +51,7 @@ DUE_SECONDS = 2.5
 WAIT_SECONDS_MAX = 4 * 3600.0
 #: Objects of which MinIO's progress is read, spread over all.
 LOOKED_AT = 8
+LOOK_SECONDS = 0.25
 ONE_BY_ONE = "one-by-one"
 PEER_NAMES = ("martlet", "minio-4", "minio-1")
 
@@ -149,10 +151,7 @@ def _martlet(work: Work) -> Iterator[Sample]:
         removed = _pass(home)
         if removed != work.removed:
             raise SystemExit(f"{removed:,} of {work.removed:,} versions were removed")
-        while _left(s3) != work.kept:  # rows that were late come again by themselves
-            if time.monotonic() - began > WAIT_SECONDS_MAX:
-                raise SystemExit(f"{_left(s3):,} versions are listed, not {work.kept:,}")
-            time.sleep(0.5)
+        _await_listings(s3, work)  # rows that were late come again by themselves
         seconds, cpu_seconds = time.monotonic() - began, (cpu_ms() - before) / 1000
         yield Sample("martlet", "a pass of the rules", removed, seconds, cpu_seconds)
 
@@ -197,11 +196,9 @@ def _minio(name: str, work: Work, cache: Path) -> Iterator[Sample]:
     ):
         target = running.targets["s3"]
         s3 = _filled(name, target, work, running.cpu_ms)
-        before = running.cpu_ms()
-        _set_rule(s3)
-        began, ended = _await_removal(s3, work)
-        cpu_seconds = (running.cpu_ms() - before) / 1000
-        yield Sample(name, "its scanner", work.removed, ended - began, cpu_seconds)
+        cpu_ms, began, ended = _await_removal(s3, work, running.cpu_ms)
+        _await_listings(s3, work)
+        yield Sample(name, "its scanner", work.removed, ended - began, cpu_ms / 1000)
 
 
 def _program(peer: Peer, cache: Path) -> Path:
@@ -211,24 +208,38 @@ def _program(peer: Peer, cache: Path) -> Path:
     return found
 
 
-def _await_removal(s3: Any, work: Work) -> tuple[float, float]:
-    """Wait until the objects looked at have no version that is due; return when it began and ended.
+def _await_removal(s3: Any, work: Work, cpu_ms: Callable[[], float]) -> tuple[float, float, float]:
+    """Set the rule and wait until the objects looked at are done.
 
-    It has begun when one of them has lost a version.
+    Returns the CPU time from the rule on, when none was done yet, and when all were.
     """
     keys = work.keys()[:: max(1, work.objects // LOOKED_AT)]
-    whole, deadline, began = work.versions + 2, time.monotonic() + WAIT_SECONDS_MAX, None
+    # The oldest version of each, the last in a listing. A HEAD costs little, a listing much.
+    left = {key: _versions(s3, key)[-1]["VersionId"] for key in keys}
+    before = cpu_ms()
+    _set_rule(s3)
+    began = time.monotonic()
+    deadline = began + WAIT_SECONDS_MAX
     while True:
-        now = time.monotonic()
-        counts = [len(_versions(s3, key)) for key in keys]
-        if began is None and any(count < whole for count in counts):
-            began = now
-        is_done = all(count == 2 for count in counts) and _left(s3) == work.kept
-        if began is not None and is_done:
-            return began, now
-        if now > deadline:
-            raise SystemExit(f"not removed within {WAIT_SECONDS_MAX:.0f} s: {counts}")
-        time.sleep(0.2)
+        looked = time.monotonic()
+        left = {key: version for key, version in left.items() if _is_there(s3, key, version)}
+        if not left:
+            return cpu_ms() - before, began, time.monotonic()
+        if len(left) == len(keys):
+            began = looked
+        if looked > deadline:
+            raise SystemExit(f"{len(left)} objects are not done in {WAIT_SECONDS_MAX:.0f} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def _is_there(s3: Any, key: str, version: str) -> bool:
+    try:
+        s3.head_object(Bucket=BUCKET, Key=key, VersionId=version)
+    except ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+            raise
+        return False
+    return True
 
 
 # --- requests to all peers ------------------------------------------------------------------------
@@ -286,8 +297,13 @@ def _versions(s3: Any, prefix: str) -> list[dict[str, Any]]:
     return [one for page in pages for one in page.get("Versions", [])]
 
 
-def _left(s3: Any) -> int:
-    return len(_versions(s3, "many/"))
+def _await_listings(s3: Any, work: Work) -> None:
+    """Wait until listings show the versions that the rule keeps, and no others."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while (left := len(_versions(s3, "many/"))) != work.kept:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{left:,} versions are listed, not {work.kept:,}")
+        time.sleep(0.5)
 
 
 if __name__ == "__main__":
