@@ -33,8 +33,7 @@ def test_small_objects_measures_a_running_cluster(cluster: RunningCluster) -> No
         assert report[method]["failures"] == 0
         assert report[method]["per_second"] > 0
         assert report[method]["cpu_ms_each"] > 0
-    # On a busy machine one may be late, and its proxy asks a hand-off in its place.
-    assert abs(report["object_server_counters"]["Puts"] - OBJECTS * 3) < OBJECTS // 10
+    assert report["object_server_counters"]["Puts"] == OBJECTS * 3
     assert report["resident_mib"].keys() == {*cluster.services(), "supervisor"}
     assert all(mib > 1 for mib in report["resident_mib"].values())
     if shutil.which("strace"):

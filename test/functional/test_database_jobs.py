@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_databases import call, device_path, listed, ring_of
+from cluster_databases import device_path, listed, ring_of
 from forked_passes import Pass, total_figures
+from object_replicas import await_no_object
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
-
-from martlet.service.programs import find_object_server
-from martlet.words.names import quote_path
 
 NODES = (1, 2, 3)
 #: The kind of server whose conf a job reads.
@@ -148,12 +145,9 @@ def test_a_deleted_account_is_reaped(cluster: RunningCluster) -> None:
         return figures["accounts"] == 0
 
     await_true(is_empty, "an empty account")
-
-    def is_no_object_left() -> bool:
-        replicate_objects(cluster)
-        return not any_object(cluster, owner)
-
-    await_true(is_no_object_left, "no replica of an object")
+    await_no_object(
+        cluster, [(owner, name, f"o {number}") for name in names for number in range(20)]
+    )
 
     def are_gone() -> bool:
         run_pass(cluster, "container-replicator")
@@ -162,29 +156,6 @@ def test_a_deleted_account_is_reaped(cluster: RunningCluster) -> None:
         return found == []
 
     await_true(are_gone, "no database of the account")
-
-
-def replicate_objects(cluster: RunningCluster) -> None:
-    """Run a pass of the object replicator on each node, one after the other."""
-    for node in NODES:
-        conf = cluster.home / "etc" / f"node{node}" / "object-server.conf"
-        command = [find_object_server(), "replicate", str(conf), "--once", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stderr
-
-
-def any_object(cluster: RunningCluster, owner: str) -> bool:
-    """Whether a server answers for one of the objects with anything but 404."""
-    ring = ring_of(cluster, "object")
-    for number in range(6):
-        for other in range(20):
-            names = owner, f"c-ü{number}", f"o {other}"
-            partition, nodes = ring.get_nodes(*names)
-            for node in nodes:
-                path = f"/{node['device']}/{partition}{quote_path('/' + '/'.join(names))}"
-                if call(cluster, node["port"], path)[0] != 404:
-                    return True
-    return False
 
 
 def flip_bits(path: Path) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from forked_passes import Pass, total_figures
-from object_replicas import ObjectReplicas
+from object_replicas import await_no_object
 from running_cluster import RunningCluster, await_true
 from sharding_clusters import (
     OPTIONS,
@@ -25,8 +24,6 @@ from sharding_clusters import (
 )
 from sharding_load import Load
 from swift_api import Account
-
-from martlet.service.programs import find_object_server
 
 
 @pytest.fixture
@@ -273,23 +270,7 @@ def test_a_deleted_account_with_shards_is_reaped(one_node: RunningCluster) -> No
         return run_reaper(one_node)["accounts"] == 0
 
     await_true(is_reaped, "an empty account")
-    replicas = ObjectReplicas(one_node)
-
-    def are_gone() -> bool:
-        """A replica may have missed a DELETE: that is the replicator's work."""
-        replicate(one_node)
-        found = [replicas.of(owner, "photos", name)[0] for name, *_ in entries]
-        return {one.status for each in found for one in each} == {404}
-
-    await_true(are_gone, "no replica of any object is left")
-    replicas.close()
-
-
-def replicate(cluster: RunningCluster) -> None:
-    """Run a pass of the object replicator."""
-    (conf,) = (cluster.home / "etc").rglob("object-server.conf")
-    command = [find_object_server(), "replicate", "--once", str(conf)]
-    subprocess.run(command, capture_output=True, timeout=300, check=True)
+    await_no_object(one_node, [(owner, "photos", name) for name, *_ in entries])
 
 
 def run_reaper(cluster: RunningCluster) -> dict[str, float]:

@@ -17,12 +17,11 @@ from pathlib import Path
 
 from certificates import Authority
 from forked_passes import Pass, total_figures
+from object_replicas import replicate_objects
 from running_cluster import RunningCluster, await_true
 from source_tree import ROOT
 from swift_api import Account
 from wsgi_calls import exchange, status_of
-
-from martlet.service.programs import find_object_server
 
 STORAGE = ("account-server", "container-server", "object-server")
 
@@ -93,20 +92,6 @@ def states_of(cluster: RunningCluster) -> dict[str, str]:
     return {name: one["state"] for name, one in cluster.services().items()}
 
 
-def replicate(cluster: RunningCluster) -> dict[str, int]:
-    """One pass of the replicator; its figures."""
-    conf = cluster.home / "etc" / "object-server.conf"
-    done = subprocess.run(
-        [find_object_server(), "replicate", "--once", "--json", str(conf)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    figures: dict[str, int] = json.loads(done.stdout)
-    return figures
-
-
 def test_a_cluster_over_tls(new_cluster: Callable[..., RunningCluster], tmp_path: Path) -> None:
     make_certificates(tmp_path)
     authorities = tmp_path / "ca.pem"
@@ -133,7 +118,7 @@ def test_a_cluster_over_tls(new_cluster: Callable[..., RunningCluster], tmp_path
     use(account, "d")
 
     def is_in_sync() -> bool:
-        figures = replicate(cluster)
+        (figures,) = replicate_objects(cluster)
         return figures["in_sync"] == figures["partitions"] > 0
 
     # A pass repairs what a replica has missed, so that a later one finds all equal.

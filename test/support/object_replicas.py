@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Sequence
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import NamedTuple
 
-from running_cluster import RunningCluster
+from running_cluster import RunningCluster, await_true
 from storage_connection import StorageConnection
 
+from martlet.service.programs import find_object_server
 from martlet.words.names import quote_path
 from ring.hashing import HashPath
 from ring.ring import Node, Ring
@@ -88,3 +92,29 @@ class ObjectReplicas:
         for connection in self._connections.values():
             connection.close()
         self._connections = {}
+
+
+def replicate_objects(cluster: RunningCluster) -> list[dict[str, int]]:
+    """Run a pass of the object replicator on each node, one after the other; return the figures."""
+    found = []
+    for conf in sorted((cluster.home / "etc").rglob("object-server.conf")):
+        command = [find_object_server(), "replicate", str(conf), "--once", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    return found
+
+
+def await_no_object(cluster: RunningCluster, objects: Sequence[tuple[str, str, str]]) -> None:
+    """Run passes until every replica of these objects answers 404.
+
+    A replica may have missed a DELETE: that is the replicator's work.
+    """
+    replicas = ObjectReplicas(cluster)
+
+    def are_gone() -> bool:
+        replicate_objects(cluster)
+        return {one.status for names in objects for one in replicas.of(*names)[0]} == {404}
+
+    await_true(are_gone, "no replica of any object is left")
+    replicas.close()
