@@ -360,8 +360,10 @@ class _Calls:
     def _watch(self) -> None:
         now = time.monotonic()
         late = now - self._watch_due  # by much if the process, or its machine, was halted
-        for crew in (*self._crews.values(), *([self._guard] if self._guard else [])):
+        for crew in self._crews.values():
             crew.excuse(late, now)
+        if self._guard:
+            self._guard.excuse(late, now)
         silent = {crew: crew.silence(now) for crew in self._crews.values()}
         for crew, seconds in silent.items():
             if seconds >= SILENT_SECONDS:
