@@ -71,6 +71,7 @@ func (r *Replicas) AddTo(mux *grid.Mux) {
 	grid.Handle(mux, wire.NameHold, r.hold)
 	grid.Handle(mux, wire.NamePromises, r.promises)
 	grid.Handle(mux, wire.NameMend, r.mend)
+	grid.Handle(mux, wire.NameRemove, r.remove)
 	grid.Handle(mux, wire.NameAuditState, r.auditState)
 	grid.Handle(mux, wire.NameAuditExamine, r.auditExamine)
 	mux.HandleStream(wire.NameExport, r.export)
@@ -84,6 +85,7 @@ type store interface {
 	Partitions(policy int) ([]uint32, error)
 	Damages() (all []device.Damage, more int)
 	audited
+	removing
 	IsOfPower(policy int, power uint8) error
 }
 

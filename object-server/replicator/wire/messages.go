@@ -22,6 +22,7 @@ const (
 	NameHint       = "replica.hint"  // from proxies
 	NameHints      = "replica.hints" // the request is a Done
 	NameMend       = "replica.mend"
+	NameRemove     = "replica.remove" // from reconcilers
 	NameExport     = "replica.export" // a stream
 	NameImport     = "replica.import" // a stream
 )
@@ -205,6 +206,22 @@ type MendRequest struct {
 // Mended answers it.
 type Mended struct {
 	IsMended bool `msg:"mended"` // false: a damaged record still counts, and all stays as it was
+}
+
+// RemoveRequest asks to remove versions of a name: they were moved to another policy.
+type RemoveRequest struct {
+	Partition Partition `msg:"partition"`
+	Hash      []byte    `msg:"hash"`     // 16 bytes
+	Name      string    `msg:"name"`     // of the object: /account/container/object
+	Versions  []byte    `msg:"versions"` // RemovalSize bytes each: version id 16, ticks 8 and offset 8 of the removal
+}
+
+// RemovalSize is the size of an item of RemoveRequest.Versions.
+const RemovalSize = 32
+
+// Removed answers it.
+type Removed struct {
+	Locked int `msg:"locked"` // versions that stay, because they are locked
 }
 
 // Damaged is a partition with damage.
