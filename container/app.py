@@ -18,7 +18,7 @@ from container.merges import Merged
 from container.record import NULL, Record, parse_record
 from container.report_answer import REPORTED_AT
 from container.reporter import Reporter
-from container.row_requests import row_of_delete, row_of_put, rows_of_update
+from container.row_requests import row_of_delete, row_of_put, rows_of_update, version_rows
 from container.shard_reports import STATS_ONLY, ShardReports
 from container.shard_requests import (
     OWN_NAMES,
@@ -159,6 +159,8 @@ class ContainerServer(StorageServer):
             try:
                 if records == "shard":
                     return shard_listing(req, database)
+                if records == "version":
+                    return version_rows(req, database, policy)
                 if version_marker is None:
                     info, rows = database.list_objects(query, policy, scope)
                 else:

@@ -15,6 +15,7 @@ from container.info import ContainerInfo, read_info
 from container.listing_scope import ANY_NAMES, Scope
 from container.merge import merge_rows
 from container.merges import Merge, Merged, merge_together
+from container.misplaced_rows import forget_queued
 from container.policy_choice import Claim, chooses
 from container.record import Record
 from container.replica_rows import (
@@ -43,7 +44,7 @@ from storage.database import Transaction
 from storage.database_files import device_path_of
 from storage.metadata import Metadata, dump_metadata, merge_metadata, parse_metadata
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
-from storage.replica import NO_ROW, Stat
+from storage.replica import Stat
 from storage.replicated_database import ReplicatedDatabase, Rows, without_count
 
 #: Checks a set of metadata against its limits; raises to refuse the write.
@@ -210,40 +211,6 @@ class ContainerDatabase(ReplicatedDatabase):
             else:
                 results += [transaction(connection) for transaction in group]
         return results
-
-    def misplaced_rows(self, limit: int) -> tuple[ContainerInfo, list[Record], int]:
-        """The state, the next misplaced rows that are not in the queue, and a sync point.
-
-        The sync point is for ``set_reconciler_sync_point`` once these rows are in the queue. It is
-        the present one if there is nothing to do.
-        """
-
-        def run(connection: sqlite3.Connection) -> tuple[ContainerInfo, list[Record], int]:
-            info = read_info(connection)
-            (last,) = connection.execute("SELECT coalesce(max(ROWID), -1) FROM object").fetchone()
-            point = info.reconciler_sync_point
-            if last <= point:
-                return info, [], point
-            if not info.has_other_policies:
-                return info, [], last
-            rows = connection.execute(
-                "SELECT name, created_at, size, content_type, etag, deleted, storage_policy_index,"
-                " ROWID FROM object WHERE ROWID > ? AND storage_policy_index <> ?"
-                " ORDER BY ROWID LIMIT ?",
-                (point, info.storage_policy_index, limit),
-            ).fetchall()
-            end = rows[-1][-1] if len(rows) == limit else last
-            return info, [Record(*row[:-1]) for row in rows], end
-
-        return self.read(run)
-
-    def set_reconciler_sync_point(self, point: int) -> None:
-        """Record that the misplaced rows up to this ROWID are in the queue."""
-        self.write(
-            lambda connection: connection.execute(
-                "UPDATE container_info SET reconciler_sync_point = ?", (point,)
-            )
-        )
 
     def put(
         self,
@@ -428,7 +395,7 @@ class ContainerDatabase(ReplicatedDatabase):
         """Store merged facts. With a new policy, all rows may be misplaced."""
         if after.storage_policy_index != before.storage_policy_index:
             _set_policy(connection, after.storage_policy_index, after.status_changed_at)
-            connection.execute("UPDATE container_info SET reconciler_sync_point = ?", (NO_ROW,))
+            forget_queued(connection)
         facts = without_count(after)
         connection.execute(
             "UPDATE container_info SET created_at = ?, put_timestamp = ?, delete_timestamp = ?,"

@@ -3,8 +3,8 @@
 
 A row is misplaced if its storage policy is not the container's: the object was written while the
 container seemed to have another policy. Such rows stay in the database, but neither listings nor
-totals show them. The database records up to which row they are in the queue
-(``reconciler_sync_point``), so that a crash loses nothing. The set of marked containers is only for
+totals show them. The database records up to which row they are in the queue (misplaced_rows.py), so
+that a crash loses nothing. The set of marked containers is only for
 speed. Every replica of a container feeds the queue; the rows are the same and are merged there.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 from container.database import ContainerDatabase
 from container.info import ContainerInfo
 from container.misplaced import QUEUE_ACCOUNT, queue_row
+from container.misplaced_rows import next_misplaced, set_queued
 from container.shard_rows import root_of
 from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
@@ -111,24 +112,30 @@ class Feeder:
         """
         with self._pool.use(path) as database:
             while True:
-                info, records, point = database.misplaced_rows(ROWS_AT_ONCE)
-                if point == info.reconciler_sync_point or info.account == QUEUE_ACCOUNT:
+                found = next_misplaced(database, ROWS_AT_ONCE)
+                info = found.info
+                if found.after == found.before or info.account == QUEUE_ACCOUNT:
                     return True
                 containers: dict[str, list[dict[str, Any]]] = defaultdict(list)
                 names = root_of(info.raw_metadata, info.account, info.container)
-                for record in records:
+                for record in found.objects:
                     container, row = queue_row(*names, record)
+                    containers[container].append(row)
+                # The name may have been in the queue before, with a newer version.
+                now = Timestamp.now()
+                for record in found.versions:
+                    container, row = queue_row(*names, record, now)
                     containers[container].append(row)
                 for container, rows in containers.items():
                     if not self._send(container, rows):
                         return False
-                database.set_reconciler_sync_point(point)
-                if records:
+                set_queued(database, found.after)
+                if containers:
                     self._log.info(
                         "queued misplaced objects account=%s container=%s rows=%d",
                         info.account,
                         info.container,
-                        len(records),
+                        sum(map(len, containers.values())),
                     )
 
     def _send(self, container: str, rows: _Rows) -> bool:

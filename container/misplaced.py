@@ -30,6 +30,10 @@ DELETE_TYPE = "application/x-delete"
 _REMOVED, _DONE, _MOVED = 1, 2, 3
 
 
+class Failed(Exception):
+    """A request had an unexpected result; the entry stays in the queue."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """An entry of the queue: ``written_at`` is of the misplaced row, ``queued_at`` of the entry."""
@@ -99,11 +103,17 @@ def queue_container(time: Timestamp) -> str:
     return str(seconds // SECONDS_PER_CONTAINER * SECONDS_PER_CONTAINER)
 
 
-def queue_row(account: str, container: str, record: Record) -> tuple[str, dict[str, Any]]:
-    """The container of the queue, and the row for it in the format of an ``UPDATE``."""
+def queue_row(
+    account: str, container: str, record: Record, queued_at: Timestamp | None = None
+) -> tuple[str, dict[str, Any]]:
+    """The container of the queue, and the row for it in the format of an ``UPDATE``.
+
+    :param queued_at: the time of the entry; by default that of the row. An entry of that time which
+        was removed from the queue does not come back.
+    """
     return queue_container(decode_times(record.created_at).data), {
         "name": f"{record.storage_policy_index}:/{account}/{container}/{record.name}",
-        "created_at": record.created_at,
+        "created_at": record.created_at if queued_at is None else queued_at.internal,
         "size": 0,
         "content_type": DELETE_TYPE if record.deleted else PUT_TYPE,
         "etag": record.created_at,

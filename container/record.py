@@ -266,14 +266,13 @@ def join_swift_bytes(content_type: str, value: str | None) -> str:
 
 
 def merge_records(one: Record, other: Record) -> Record:
-    """Merge two rows of the same object: the winner of each of the three values."""
+    """Merge two rows of one object, or of one version: the winner of each of the three values.
+
+    The storage policy is that of the data.
+    """
     if one.created_at != other.created_at and _is_plain(one) and _is_plain(other):
         # The three times of each are one, and as text in order: the later row wins as a whole.
-        if one.created_at > other.created_at:
-            return one
-        return other._replace(
-            storage_policy_index=one.storage_policy_index, version_id=one.version_id
-        )
+        return max(one, other, key=lambda row: row.created_at)
     return _merge_values(one, other)
 
 
@@ -291,7 +290,9 @@ def _merge_values(one: Record, other: Record) -> Record:
     # swift_bytes is a parameter of the content type, but a property of the data.
     one_data = one_times.data, one.deleted, one.etag, one.size, one_bytes or ""
     other_data = other_times.data, other.deleted, other.etag, other.size, other_bytes or ""
-    data_time, deleted, etag, size, swift_bytes = max(one_data, other_data)
+    data_time, deleted, etag, size, swift_bytes, policy = max(
+        (*one_data, one.storage_policy_index), (*other_data, other.storage_policy_index)
+    )
     type_time, content_type = max(
         (one_times.content_type, one_type), (other_times.content_type, other_type)
     )
@@ -304,6 +305,6 @@ def _merge_values(one: Record, other: Record) -> Record:
         stored_type,
         etag,
         deleted,
-        one.storage_policy_index,
+        policy,
         one.version_id,
     )

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Object rows in requests: PUT and DELETE of one row, UPDATE with a list of rows."""
+"""Object rows in requests: PUT and DELETE of one row, UPDATE with a list of rows.
+
+GET with the record type ``version`` returns the rows of one name's versions, as for an UPDATE.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from container.database import ContainerDatabase
+from container.misplaced_rows import versions_of_name
 from container.record import InvalidRecord, Record, parse_record
+from container.state_headers import state_headers
 from martlet.http.request import Request
-from martlet.http.response import http_error
+from martlet.http.response import Response, http_error
 from martlet.words.names import wsgi_to_str
 from storage.json_body import json_list
+from storage.storage_server import listing_response
 
 
 def row_of_put(req: Request, name: str, policy_index: int) -> Record:
@@ -69,3 +77,20 @@ def _record(item: Any) -> Record:
         return parse_record(item)
     except InvalidRecord as error:
         raise http_error(400, str(error)) from None
+
+
+def version_rows(req: Request, database: ContainerDatabase, policy_index: int | None) -> Response:
+    """Answer 200 with the rows, in a policy, of the versions of the name that the request names.
+
+    The answer is null if the name has no versions, in any policy. A deleted container answers, too.
+
+    :raises HTTPException: 400 if the request names no object, or no policy.
+    :raises DatabaseError: as for every read.
+    """
+    name = req.params.get("name", "")
+    if not name or policy_index is None:
+        raise http_error(400, "Rows of versions are those of a name and a storage policy")
+    info = database.info()
+    rows = versions_of_name(database, name, policy_index)
+    body = json.dumps(None if rows is None else [row._asdict() for row in rows]).encode()
+    return listing_response(state_headers(info), body, "application/json")

@@ -53,6 +53,9 @@ NEWEST_VERSION = (
     f"SELECT {_RECORD} FROM version WHERE deleted = 0 AND name = ? AND +version_id < ':'"
     " ORDER BY since DESC LIMIT 1"
 )
+_OWN_POLICY = "SELECT storage_policy_index FROM container_info"
+#: A container with a row of another policy has a total of that policy, too: the sweep looks for it.
+_NOTE_POLICY = "INSERT OR IGNORE INTO policy_stat (storage_policy_index) VALUES (?)"
 LAST_REMOVED = (
     f"SELECT {_RECORD} FROM version WHERE deleted = 1 AND name = ? ORDER BY since DESC LIMIT 1"
 )
@@ -63,7 +66,7 @@ def merge_versions(
 ) -> tuple[Sequence[Record], bool]:
     """Merge the rows of names with versions, and return the other rows.
 
-    The second value is True if a derived row has another policy than the container.
+    The second value is True if a row has another policy than the container.
     """
     wanted = {record.name for record in records}
     has_tables = has_versions(connection)
@@ -78,9 +81,11 @@ def merge_versions(
     for record in records:
         if record.name in names:
             by_name.setdefault(record.name, []).append(record)
+    (own_policy,) = connection.execute(_OWN_POLICY).fetchone()
     is_misplaced = False
     for name, incoming in by_name.items():
-        is_misplaced |= _merge_name(connection, name, incoming, is_new=name not in known)
+        is_new = name not in known
+        is_misplaced |= _merge_name(connection, name, incoming, is_new, own_policy)
     return [record for record in records if record.name not in names], is_misplaced
 
 
@@ -90,7 +95,11 @@ def _known_names(connection: sqlite3.Connection, names: Iterable[str]) -> set[st
 
 
 def _merge_name(
-    connection: sqlite3.Connection, name: str, incoming: Sequence[Record], is_new: bool
+    connection: sqlite3.Connection,
+    name: str,
+    incoming: Sequence[Record],
+    is_new: bool,
+    own_policy: int,
 ) -> bool:
     query = (
         "SELECT ROWID, name, created_at, size, content_type, etag, deleted, storage_policy_index"
@@ -102,15 +111,18 @@ def _merge_name(
         incoming = [*derived.values(), *incoming]  # the present object is the null version
     else:
         size += sum(row.size for row in derived.values())
-    for change in _merged(connection, name, incoming):
+    is_misplaced = False
+    for change in _merged(connection, name, incoming, own_policy):
         before, after = change
+        if after.storage_policy_index != own_policy:
+            is_misplaced = True
+            connection.execute(_NOTE_POLICY, (after.storage_policy_index,))
         count += _is_counted(after) - _is_counted(before)
         size += _counted_size(after) - _counted_size(before)
     current, row = _current(connection, name)
     size -= row.size
-    is_misplaced = False
     if list(derived.values()) != [row]:
-        is_misplaced = replace_rows(connection, derived, [row])
+        is_misplaced |= replace_rows(connection, derived, [row])
     connection.execute("INSERT OR REPLACE INTO version_name VALUES (?, ?)", (name, current))
     if read_spans(connection).is_counted(name):
         connection.execute(
@@ -122,7 +134,7 @@ def _merge_name(
 
 
 def _merged(
-    connection: sqlite3.Connection, name: str, incoming: Sequence[Record]
+    connection: sqlite3.Connection, name: str, incoming: Sequence[Record], own_policy: int
 ) -> list[tuple[Record | None, Record]]:
     """Store each version's winner; return the old and the new row of each changed version."""
     versions = [record.version_id or NULL for record in incoming]
@@ -131,7 +143,7 @@ def _merged(
     for version, record in zip(versions, incoming, strict=True):
         record = record._replace(version_id=version)
         known = winners.get(version)
-        winners[version] = merge_records(known, record) if known is not None else record
+        winners[version] = _merge(known, record, own_policy) if known is not None else record
     changed = [(stored.get(v), row) for v, row in winners.items() if row != stored.get(v)]
     connection.executemany(
         "DELETE FROM version WHERE name = ? AND version_id = ?",
@@ -142,6 +154,24 @@ def _merged(
         [(*row, data_time(row.created_at)) for _, row in changed],
     )
     return changed
+
+
+def _merge(one: Record, other: Record, own_policy: int) -> Record:
+    """Merge two rows of a version. Of the same data in two policies, those in the own one count.
+
+    The reconciler has moved them there. The row of the other policy may come late.
+    """
+    merged = merge_records(one, other)
+    policies = one.storage_policy_index, other.storage_policy_index
+    if policies[0] != policies[1] and own_policy in policies:
+        own = one if policies[0] == own_policy else other
+        if _data(own) == _data(merged):
+            return merged._replace(storage_policy_index=own_policy)
+    return merged
+
+
+def _data(row: Record) -> tuple[str, int, str, int]:
+    return data_time(row.created_at), row.deleted, row.etag, row.size
 
 
 def _versions(

@@ -10,6 +10,7 @@ from container.app import ContainerServer
 from container.database import ContainerDatabase
 from container.feeder import RETRY_SECONDS, Feeder
 from container.misplaced import QUEUE_ACCOUNT, parse_entry, queue_container
+from container.misplaced_rows import Queued
 from container.reporter import Reporter
 from martlet.http.backend_client import BackendError
 from martlet.words.timestamp import Timestamp
@@ -195,11 +196,11 @@ def test_a_full_disk_is_one_line_and_tried_again(
     call("PUT", C, 1)
     call("UPDATE", C, 2, body=[row("o", 2, 1)])
 
-    def set_point(self: ContainerDatabase, point: int) -> None:
-        raise DeviceFailed(self.path, "database or disk is full")
+    def fail(database: ContainerDatabase, point: Queued) -> None:
+        raise DeviceFailed(database.path, "database or disk is full")
 
     with monkeypatch.context() as full:
-        full.setattr(ContainerDatabase, "set_reconciler_sync_point", set_point)
+        full.setattr("container.feeder.set_queued", fail)
         feeder.feed_marked()
     (record,) = caplog.records
     assert "to be repeated" in record.message
@@ -208,3 +209,64 @@ def test_a_full_disk_is_one_line_and_tried_again(
     feeder.feed_marked()
     assert feeder._marked == set()
     assert len(queued(call)) == 1
+
+
+def versions_of(call: Caller, name: str, policy: int) -> Any:
+    headers = {"X-Backend-Record-Type": "version", "X-Backend-Storage-Policy-Index": str(policy)}
+    answer = call("GET", f"{C}?name={name}", None, headers)
+    assert answer.status == 200
+    return answer.json()
+
+
+def version(name: str, seconds: float, policy: int, **values: Any) -> dict[str, Any]:
+    return row(name, seconds, policy, version_id=stamp(seconds), **values)
+
+
+def test_an_old_version_in_another_policy_is_queued(call: Caller, feeder: Feeder) -> None:
+    """The current version is in its place: no row of the object table is misplaced."""
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[version("o", 9, 0)])
+    old = [version("o", 3, 1), version("o", 5, 1), version("o", 4, 1, deleted=1), row("p", 2, 0)]
+    call("UPDATE", C, 2, body=old)
+    feeder.feed_marked()
+    assert queued(call) == [("1:/AUTH_test/c/o", False, stamp(5))]
+    (entry,) = call("GET", f"{QUEUE}?format=json").json()
+    done = {"X-Timestamp": parse_entry(entry).done_at.internal}
+    assert call("DELETE", f"{QUEUE}/{entry['name']}", None, done).status == 204
+    assert queued(call, QUEUE.replace("d2", "d1")) != queued(call) == []
+    call("UPDATE", C, 2, body=[version("o", 3.5, 1)])  # one that comes late
+    feeder.feed_marked()
+    assert queued(call) == [("1:/AUTH_test/c/o", False, stamp(3.5))]
+
+
+def test_after_a_crash_a_sweep_finds_old_versions(
+    call: Caller, server: ContainerServer, feeder: Feeder, servers: ContainerServers
+) -> None:
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[version("o", 9, 0)])
+    call("UPDATE", C, 2, body=[version("o", 3, 1)])
+    later = Feeder(server.pool, servers, Ring)  # type: ignore[arg-type]
+    server.reporter.swept_too = later.look_at
+    sweeper: Reporter = server.reporter
+    sweeper.sweep()
+    later.feed_marked()
+    assert queued(call) == [("1:/AUTH_test/c/o", False, stamp(3))]
+
+
+def test_rows_of_versions_that_were_moved_are_in_place(call: Caller, feeder: Feeder) -> None:
+    """The same row in the container's policy counts, whichever comes first."""
+    call("PUT", C, 1)
+    call("UPDATE", C, 2, body=[version("o", 9, 0)])
+    rows = [version("o", 3, 1), version("o", 4, 1, deleted=1), row("o", 2, 1, version_id="null")]
+    call("UPDATE", C, 2, body=rows)
+    kept = versions_of(call, "o", 1)
+    assert [item["version_id"] for item in kept] == [stamp(3), stamp(4), "null"]
+    assert versions_of(call, "other", 1) is None
+    moved = [item | {"storage_policy_index": 0} for item in kept]
+    for body in (moved[:1], rows, moved):
+        assert call("UPDATE", C, 2, body=body).status == 202
+    call("UPDATE", C, 2, body=rows)
+    assert versions_of(call, "o", 1) == []
+    assert len(versions_of(call, "o", 0)) == 4
+    listed = call("GET", f"{C}?format=json&versions").json()
+    assert [item["version_id"] for item in listed] == [stamp(9), stamp(3), stamp(2)]

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The misplaced rows of a container's database, and how many of them are in the queue.
+
+A row is misplaced if its storage policy is not the container's. Rows of the tables ``object`` and
+``version`` go to the queue in the order of their ROWIDs. The database records how far that is, so
+that a crash loses nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from container.info import ContainerInfo, read_info
+from container.record import Record, data_time
+from container.version_tables import has_versions
+from storage.database import Database
+from storage.replica import NO_ROW
+
+_LAST = {
+    "object": "SELECT coalesce(max(ROWID), ?) FROM object",
+    "version": "SELECT coalesce(max(ROWID), ?) FROM version",
+}
+_MISPLACED = """
+SELECT name, created_at, size, content_type, etag, deleted, storage_policy_index, ROWID
+FROM {} WHERE ROWID > ? AND storage_policy_index <> ? ORDER BY ROWID LIMIT ?
+"""
+_ROWS = {table: _MISPLACED.format(table) for table in _LAST}
+_VERSIONS_OF_NAME = """
+SELECT name, created_at, size, content_type, etag, deleted, storage_policy_index, version_id
+FROM version WHERE name = ? AND storage_policy_index = ? ORDER BY version_id
+"""
+
+
+class Queued(NamedTuple):
+    """The misplaced rows up to these ROWIDs are in the queue."""
+
+    objects: int
+    versions: int
+
+
+class Misplaced(NamedTuple):
+    """Misplaced rows that are not in the queue yet, in a container of the state ``info``.
+
+    ``objects`` are those of the table ``object``. ``versions`` has the newest row of each name in
+    the table ``version``: the queue has an entry for each name. Afterwards the rows up to ``after``
+    are in the queue, now those up to ``before``. These are equal if there is nothing to do.
+    """
+
+    info: ContainerInfo
+    objects: list[Record]
+    versions: list[Record]
+    before: Queued
+    after: Queued
+
+
+def next_misplaced(database: Database, limit: int) -> Misplaced:
+    """The next rows, up to a limit for each table."""
+
+    def run(connection: sqlite3.Connection) -> Misplaced:
+        info = read_info(connection)
+        before = Queued(info.reconciler_sync_point, _queued_versions(connection))
+        args = connection, info.storage_policy_index, limit if info.has_other_policies else 0
+        objects, object_point = _next(*args, "object", before.objects)
+        versions, version_point = _next(*args, "version", before.versions)
+        after = Queued(object_point, version_point)
+        return Misplaced(info, objects, _newest_of_names(versions), before, after)
+
+    return database.read(run)
+
+
+def _next(
+    connection: sqlite3.Connection, policy: int, limit: int, table: str, point: int
+) -> tuple[list[Record], int]:
+    """The next misplaced rows of a table, and the point after them; no rows without a limit."""
+    if table == "version" and not has_versions(connection):
+        return [], point
+    (last,) = connection.execute(_LAST[table], (NO_ROW,)).fetchone()
+    if last <= point or not limit:
+        return [], max(last, point)
+    rows = connection.execute(_ROWS[table], (point, policy, limit)).fetchall()
+    return [Record(*row[:-1]) for row in rows], rows[-1][-1] if len(rows) == limit else last
+
+
+def _newest_of_names(rows: list[Record]) -> list[Record]:
+    """A row for each name and policy. It is no deletion, because the name may have versions."""
+    newest: dict[tuple[str, int], Record] = {}
+    for row in sorted(rows, key=lambda row: data_time(row.created_at)):
+        newest[row.name, row.storage_policy_index] = row._replace(deleted=0)
+    return list(newest.values())
+
+
+def set_queued(database: Database, point: Queued) -> None:
+    """Record that the misplaced rows up to a point are in the queue."""
+
+    def run(connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE container_info SET reconciler_sync_point = ?", (point.objects,))
+        if point.versions != NO_ROW:
+            connection.execute("CREATE TABLE IF NOT EXISTS version_queued (point INTEGER)")
+            connection.execute("DELETE FROM version_queued")
+            connection.execute("INSERT INTO version_queued VALUES (?)", (point.versions,))
+
+    database.write(run)
+
+
+def forget_queued(connection: sqlite3.Connection) -> None:
+    """Record that no row is in the queue: the container has another policy now."""
+    connection.execute("UPDATE container_info SET reconciler_sync_point = ?", (NO_ROW,))
+    if _has_queued(connection):
+        connection.execute("DELETE FROM version_queued")
+
+
+def _queued_versions(connection: sqlite3.Connection) -> int:
+    found = None
+    if _has_queued(connection):
+        found = connection.execute("SELECT point FROM version_queued").fetchone()
+    return NO_ROW if found is None else int(found[0])
+
+
+def _has_queued(connection: sqlite3.Connection) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE name = 'version_queued'"
+    return connection.execute(query).fetchone() is not None
+
+
+def versions_of_name(database: Database, name: str, policy: int) -> list[Record] | None:
+    """The rows of a name in ``version`` that are of a policy, with their version ids.
+
+    None: the name has no versions, of any policy.
+    """
+
+    def run(connection: sqlite3.Connection) -> list[Record] | None:
+        if not has_versions(connection):
+            return None
+        known = "SELECT 1 FROM version_name WHERE name = ?"
+        if connection.execute(known, (name,)).fetchone() is None:
+            return None
+        found = connection.execute(_VERSIONS_OF_NAME, (name, policy))
+        return [Record(*row) for row in found]
+
+    return database.read(run)
