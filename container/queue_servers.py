@@ -1,23 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reconciler's direct requests to container servers, to every replica."""
+"""The reconciler's direct requests to container servers, to every replica.
+
+The rows of a container's versions may be in its shards. They are changed where they were found.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from container.misplaced import QUEUE_ACCOUNT, Entry
+from container.misplaced import QUEUE_ACCOUNT, Entry, Failed
 from container.policy_choice import claim_of, winning_policy
-from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
+from martlet.http.backend_client import Address, BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
 from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
-from ring.ring import Node, Ring
+from ring.ring import Ring
 
 #: How long the policy of a container is cached, seconds.
 POLICY_SECONDS = 30.0
 _CACHED_MAX = 10_000
+
+
+#: Most rows of versions in one request.
+_ROWS_AT_ONCE = 500
+
+
+class Answered(NamedTuple):
+    """The answer of a replica."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class VersionRows(NamedTuple):
+    """Rows of the versions of a name, in the form of an ``UPDATE``, and where they are."""
+
+    account: str
+    container: str
+    rows: list[dict[str, Any]]
 
 
 class QueueServers:
@@ -36,7 +62,7 @@ class QueueServers:
         if time.monotonic() < until:
             return policy
         answers = self._ask("HEAD", account, container, "", {})
-        known = [headers for status, headers in answers if status // 100 == 2 or status == 404]
+        known = [a.headers for a in answers if a.status // 100 == 2 or a.status == 404]
         _, nodes = self._ring.get_nodes(account, container)
         if len(known) * 2 <= len(nodes):
             return None
@@ -59,10 +85,86 @@ class QueueServers:
         headers = {"X-Timestamp": entry.done_at.internal}
         self._ask("DELETE", QUEUE_ACCOUNT, container, entry.name, headers)
 
+    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
+        """The rows of the versions of an entry's name that are in the policy of the entry.
+
+        None: the name has no versions.
+
+        :raises Failed: too few replicas answer.
+        """
+        found, asked = list[VersionRows](), [(entry.account, entry.container)]
+        has_versions = False
+        for names in asked:  # which grows by its shards
+            answers = self._read(*names, "version", f"name={quote(entry.obj, safe='')}", entry)
+            rows = [json.loads(answer.body) for answer in answers if answer.status == 200]
+            has_versions |= any(row is not None for row in rows)
+            merged = {tuple(row.values()): row for replica in rows for row in replica or []}
+            if merged:
+                found.append(VersionRows(*names, list(merged.values())))
+            states = {answer.headers.get("x-backend-sharding-state") for answer in answers}
+            if states - {"unsharded", None}:
+                shards = self._shards(*names, entry)
+                asked += [shard for shard in shards if shard not in asked]
+        return found if has_versions else None
+
+    def _shards(self, account: str, container: str, entry: Entry) -> list[tuple[str, str]]:
+        """The shards that have the rows of an entry's name."""
+        query = f"states=updating&includes={quote(entry.obj, safe='')}"
+        answers = self._read(account, container, "shard", query, entry)
+        found = {
+            tuple(item["name"].split("/", 1))
+            for answer in answers
+            if answer.status == 200
+            for item in json.loads(answer.body)
+        }
+        return [(shard[0], shard[1]) for shard in sorted(found)]
+
+    def _read(
+        self, account: str, container: str, record_type: str, query: str, entry: Entry
+    ) -> list[Answered]:
+        """GET records of a type from all replicas.
+
+        :raises Failed: too few answer.
+        """
+        headers = {
+            "X-Backend-Record-Type": record_type,
+            "X-Backend-Storage-Policy-Index": str(entry.policy_index),
+        }
+        answers = self._ask("GET", account, container, "", headers, query=query)
+        known = [answer for answer in answers if answer.status in (200, 404)]
+        self._check(account, container, len(known))
+        return known
+
+    def _check(self, account: str, container: str, count: int) -> None:
+        _, nodes = self._ring.get_nodes(account, container)
+        if count * 2 <= len(nodes):
+            raise Failed(f"{count} replicas of /{account}/{container} have answered")
+
+    def move_rows(self, found: VersionRows, policy: int) -> None:
+        """Store rows of versions anew, in another policy.
+
+        :raises Failed: too few replicas store them.
+        """
+        headers = {"X-Backend-Storage-Policy-Index": str(policy)}
+        rows = [row | {"storage_policy_index": policy} for row in found.rows]
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            body = json.dumps(rows[start : start + _ROWS_AT_ONCE]).encode()
+            names = found.account, found.container
+            answers = self._ask("UPDATE", *names, "", headers, body=body)
+            self._check(*names, sum(answer.status // 100 == 2 for answer in answers))
+
     def _ask(
-        self, method: str, account: str, container: str, obj: str, headers: Mapping[str, str]
-    ) -> list[tuple[int, dict[str, str]]]:
-        """The status and headers from each replica that answers."""
+        self,
+        method: str,
+        account: str,
+        container: str,
+        obj: str,
+        headers: Mapping[str, str],
+        *,
+        query: str = "",
+        body: bytes = b"",
+    ) -> list[Answered]:
+        """The answer of each replica that answers."""
         partition, nodes = self._ring.get_nodes(account, container)
         sent = {
             "X-Timestamp": Timestamp.now().internal,
@@ -70,30 +172,28 @@ class QueueServers:
             **headers,
         }
         names = f"/{account}/{container}" + (f"/{obj}" if obj else "")
-        exchanges = list(self._start(method, nodes, partition, names, sent))
-        return [answer for exchange in exchanges if (answer := self._finish(exchange))]
-
-    def _start(
-        self,
-        method: str,
-        nodes: Sequence[Node],
-        partition: int,
-        names: str,
-        headers: Mapping[str, str],
-    ) -> Iterator[BackendExchange]:
+        started: list[BackendExchange] = []
         for node in nodes:
             path = quote_path(f"/{node['device']}/{partition}{names}")
-            try:
-                yield self._client.start((node["ip"], node["port"]), method, path, headers)
-            except BackendError as error:
-                self._log.warning("container server did not answer: %s", error)
+            target = f"{path}?{query}" if query else path
+            started += self._start((node["ip"], node["port"]), method, target, sent, body)
+        return [answer for exchange in started if (answer := self._finish(exchange))]
 
-    def _finish(self, exchange: BackendExchange) -> tuple[int, dict[str, str]] | None:
+    def _start(
+        self, address: Address, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Iterator[BackendExchange]:
+        try:
+            yield self._client.start(address, method, target, headers, body)
+        except BackendError as error:
+            self._log.warning("container server did not answer: %s", error)
+
+    def _finish(self, exchange: BackendExchange) -> Answered | None:
         try:
             response = exchange.response()
+            body = response.body()
         except BackendError as error:
             exchange.abort()
             self._log.warning("container server did not answer: %s", error)
             return None
         response.close()
-        return response.status, response.headers
+        return Answered(response.status, response.headers, body)

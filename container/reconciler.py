@@ -3,7 +3,7 @@
 
 The steps for an entry may be repeated, by another process in parallel or after a crash between any
 two steps: the timestamp of every step is derived from the object's (misplaced.py). The removal of
-the entry from the queue is the last step.
+the entry from the queue is the last step. A name with versions is moved whole (version_mover.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -20,11 +20,16 @@ from container.config import ReconcilerOptions
 from container.misplaced import (
     QUEUE_ACCOUNT,
     Entry,
+    Failed,
     Step,
     next_step,
     parse_entry,
     queue_container,
 )
+from container.queue_servers import VersionRows
+from container.record import CURRENT, NULL, decode_times
+from container.record_stream import RecordHead
+from container.version_mover import Blocked
 from martlet.http.headers import Headers
 from martlet.http.internal_client import InternalClient, InternalResponse
 from martlet.log import get_logger
@@ -34,7 +39,7 @@ from storage.concurrency import for_each
 
 _POLICY = "X-Backend-Storage-Policy-Index"
 _VERSION = "X-Backend-Version-Id"
-_STAYS = frozenset(("waiting", "versions"))
+_STAYS = frozenset(("waiting", "locked", "blocked"))
 # Headers of an answer, not of the object. X-Backend-* and X-Timestamp are left out, too.
 _NOT_OF_THE_OBJECT_NAMES = """
     accept-ranges connection content-length content-range date last-modified transfer-encoding
@@ -52,9 +57,24 @@ class Queue(Protocol):
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue."""
 
+    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
+        """The rows of the name's versions in the policy of the entry; None: it has no versions."""
 
-class Failed(Exception):
-    """A request had an unexpected status; the entry stays in the queue."""
+    def move_rows(self, found: VersionRows, policy: int) -> None:
+        """Store rows anew, in another policy."""
+
+
+class Mover(Protocol):
+    """The direct requests of the reconciler to object servers; see `version_mover`."""
+
+    def copy(self, entry: Entry, policy_index: int) -> set[RecordHead]:
+        """Copy all records of a name to another policy."""
+
+    def records(self, entry: Entry, policy_index: int) -> set[RecordHead]:
+        """The records of a name in a policy."""
+
+    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> int:
+        """Remove versions in the policy of the entry; return how many are locked."""
 
 
 class Reconciler:
@@ -65,11 +85,13 @@ class Reconciler:
         options: ReconcilerOptions,
         client: InternalClient,
         queue: Queue,
+        mover: Mover,
         now: Callable[[], Timestamp] = Timestamp.now,
     ) -> None:
         self._options = options
         self._client = client
         self._queue = queue
+        self._mover = mover
         self._now = now
         self._log = get_logger("martlet.container.reconciler")
 
@@ -182,32 +204,72 @@ class Reconciler:
             return "waiting"
         if policy == entry.policy_index:
             return "in_place"
+        rows = self._queue.version_rows(entry)
+        if rows is not None:
+            return self._move_versions(entry, policy, rows)
         with self._ask("HEAD", entry, policy, {"X-Newest": "true"}, (2, 404)) as there:
             is_there = _time_of(there.headers) >= entry.written_at
         if not is_there:
             return self._bring(entry, policy)
         with self._ask("HEAD", entry, entry.policy_index, {}, (2, 404)) as source:
-            if _VERSION in source.headers:
-                return self._leave(entry)
+            has_versions = _VERSION in source.headers
+        if has_versions:
+            return self._move_versions(entry, policy, [])
         self._remove_source(entry, entry.written_at)
         return "found"
 
-    def _leave(self, entry: Entry) -> str:
-        """Leave an object with versions in place: a move would keep only the current version."""
-        self._log.warning("the object has versions and is not moved entry=%s", entry.name)
-        return "versions"
+    def _move_versions(self, entry: Entry, policy: int, found: list[VersionRows]) -> str:
+        """Move all versions of a name, then their rows, then remove them in the wrong policy.
+
+        Only rows of records that were moved are changed. Others wait: an object server that does
+        not answer now may have their records.
+        """
+        try:
+            copied = self._mover.copy(entry, policy)
+        except Blocked:
+            self._log.error("the versions were moved here before entry=%s", entry.name)
+            return "blocked"
+        waiting = self._move_rows(found, policy, copied)
+        if waiting:  # their records may have been moved before they came
+            waiting = self._move_rows(waiting, policy, self._mover.records(entry, policy))
+        locked = self._mover.remove(entry, copied)
+        if locked:
+            self._log.warning("locked versions stay entry=%s count=%d", entry.name, locked)
+            return "locked"
+        if not waiting:
+            return "versions"
+        is_old = float(self._now()) - float(entry.written_at) > self._options.reclaim_age
+        count = sum(len(part.rows) for part in waiting)
+        self._log.warning("versions are not found entry=%s rows=%d", entry.name, count)
+        return "given_up" if is_old else "waiting"
+
+    def _move_rows(
+        self, found: list[VersionRows], policy: int, records: set[RecordHead]
+    ) -> list[VersionRows]:
+        """Move the rows of records; return the other rows."""
+        moved = {(head.version, head.timestamp) for head in records}
+        others = []
+        for part in found:
+            here = [row for row in part.rows if _key(row) in moved]
+            if here:
+                self._queue.move_rows(part._replace(rows=here), policy)
+            if len(here) < len(part.rows):
+                rest = [row for row in part.rows if _key(row) not in moved]
+                others.append(part._replace(rows=rest))
+        return others
 
     def _bring(self, entry: Entry, policy: int) -> str:
         """Copy the object, or its deletion, to the policy of its container."""
         headers = {"X-Newest": "true"}
         with self._ask("GET", entry, entry.policy_index, headers) as source:
-            if _VERSION in source.headers:
-                return self._leave(entry)
+            has_versions = _VERSION in source.headers
             written_at = _time_of(source.headers)
             age = self._options.reclaim_age
             step = next_step(entry, source.status, written_at, self._now(), age)
-            if step is Step.COPY:
+            if step is Step.COPY and not has_versions:
                 self._copy(entry, policy, source, entry.moved_at(written_at))
+        if has_versions:
+            return self._move_versions(entry, policy, [])
         if step is Step.COPY:
             # The time is that of the copied object, which may be newer than the entry.
             self._remove_source(entry, written_at)
@@ -259,6 +321,13 @@ class Reconciler:
             response.close()
             raise Failed(f"{method} in policy {policy} was answered {response.status}")
         return response
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, Timestamp]:
+    """The version of a row and its time, as those of its record."""
+    version = row["version_id"]
+    is_client = version not in (NULL, CURRENT)
+    return version if is_client else "", decode_times(row["created_at"]).data
 
 
 def _path(entry: Entry) -> str:

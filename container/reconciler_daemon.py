@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run_once(reconciler: Reconciler) -> int:
     """Run one pass and return the exit status; print a sentence if the queue cannot be read."""
-    from container.reconciler import Failed
+    from container.misplaced import Failed
 
     try:
         return 1 if reconciler.run_once()["failed"] else 0
@@ -65,15 +65,17 @@ def load_reconciler(conf_path: Path) -> Reconciler:
     from container.config import ReconcilerDefaults, ReconcilerOptions
     from container.queue_servers import QueueServers
     from container.reconciler import Reconciler
-    from martlet.conf.cluster import CONF_NAME, ClusterConf
+    from container.version_mover import VersionMover
+    from martlet.conf.cluster import ClusterConf
     from martlet.conf.options import ConfigError, load_options, read_ini
+    from martlet.grid.client import GridClient
     from martlet.grid.http_login import Logins
+    from martlet.grid.options import Options
     from martlet.http.backend_client import BackendClient
     from martlet.http.internal_client import InternalClient
     from martlet.log import setup_logging
     from martlet.service.server import load_pipeline
-    from ring.hashing import HashPath
-    from ring.ring import Ring
+    from ring.ring import load_rings
 
     parser = read_ini(conf_path)
     section = "container-reconciler"
@@ -84,8 +86,7 @@ def load_reconciler(conf_path: Path) -> Reconciler:
     options = load_options(ReconcilerOptions, values, f"{conf_path} [{section}]")
     setup_logging(defaults.log_level, defaults.log_style)
     client = InternalClient(load_pipeline(conf_path), "Container-Reconciler", options.request_tries)
-    hash_path = HashPath.from_conf(f"{defaults.swift_dir}/{CONF_NAME}")
-    ring = Ring(f"{defaults.swift_dir}/container.ring.gz", hash_path)
+    rings = load_rings(defaults.swift_dir, policies=())
     grid = ClusterConf.load(defaults.swift_dir).grid
     backend = BackendClient(
         options.conn_timeout,
@@ -93,7 +94,15 @@ def load_reconciler(conf_path: Path) -> Reconciler:
         start_login=Logins(grid.secrets, grid.plain_http),
         secure=grid.secure(),
     )
-    return Reconciler(options, client, QueueServers(ring, backend))
+    objects = GridClient(
+        grid.secrets,
+        Options("container-reconciler", checksum=grid.checksum),
+        options.conn_timeout,
+        options.node_timeout,
+        secure=grid.secure(),
+    )
+    mover = VersionMover(rings, objects, options.node_timeout)
+    return Reconciler(options, client, QueueServers(rings.container, backend), mover)
 
 
 if __name__ == "__main__":

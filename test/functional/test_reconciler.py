@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,16 @@ import pytest
 from running_cluster import RunningCluster, await_true
 from source_tree import ROOT
 from storage_connection import StorageConnection
-from swift_api import Account
+from swift_api import Account, Answer
 from swift_daemons import swift_daemon
 from usage import used
 
 from cluster.errors import ClusterError
 from cluster.object_info import Question, object_info
 from container.misplaced import QUEUE_ACCOUNT, Entry, parse_entry, queue_container
+from container.version_mover import Blocked, VersionMover
+from martlet.conf.cluster import ClusterConf
+from martlet.grid.client import GridClient
 from martlet.words.timestamp import Timestamp
 from ring.ring import Node, RingSet, load_rings
 
@@ -60,24 +63,34 @@ def write_misplaced(
     policy: int,
     time: Timestamp,
     body: bytes = b"",
-    **extra: str,
+    extra: Mapping[str, str] | None = None,
+    *,
+    has_rows: bool = True,
+    replicas: int = 3,
 ) -> None:
-    """Send the requests that a proxy on the other side would send to the object servers."""
+    """Send the requests that a proxy on the other side would send to the object servers.
+
+    :param has_rows: container servers are told.
+    :param replicas: the first of them get the requests.
+    """
     rings = rings_of(running)
     container_partition, containers = rings.container.get_nodes(*names[:2])
     partition, nodes = rings.object_ring(policy).get_nodes(*names)
-    for node, container in zip(nodes, containers, strict=True):
+    for node, container in list(zip(nodes, containers, strict=True))[:replicas]:
         connection = StorageConnection(running.home, node["ip"], node["port"])
         headers = {
             "X-Timestamp": time.internal,
             "X-Backend-Storage-Policy-Index": str(policy),
-            "X-Container-Partition": str(container_partition),
-            "X-Container-Host": f"{container['ip']}:{container['port']}",
-            "X-Container-Device": container["device"],
             "Content-Type": "text/x-lost",
             "Content-Length": str(len(body)),
-            **extra,
+            **(extra or {}),
         }
+        if has_rows:
+            headers |= {
+                "X-Container-Partition": str(container_partition),
+                "X-Container-Host": f"{container['ip']}:{container['port']}",
+                "X-Container-Device": container["device"],
+            }
         path = f"/{node['device']}/{partition}/{'/'.join(names)}"
         connection.request(method, path, body, headers)
         assert connection.getresponse().status in (201, 204, 404)
@@ -158,7 +171,7 @@ def test_a_misplaced_object_comes_home(split: RunningCluster, user: Account) -> 
     assert user.call("PUT", "home", "right", body=b"1").status == 201
     names, time = names_of(user, "home", "lost"), Timestamp.now()
     metadata = {"X-Object-Meta-Color": "blue"}
-    write_misplaced(split, "PUT", names, SILVER, time, b"found again", **metadata)
+    write_misplaced(split, "PUT", names, SILVER, time, b"found again", metadata)
     assert user.call("GET", "home", "lost").status == 404
     assert records(split, names) == {"bundles-1": {"PUT": 3}}
     await_true(lambda: queue(split, time), "queued")
@@ -257,7 +270,7 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
 ) -> None:
     assert user.call("PUT", "theirs").status == 201
     put, deleted, time = (*(names_of(user, "theirs", n) for n in ("put", "gone")), Timestamp.now())
-    write_misplaced(split, "PUT", put, SILVER, time, b"found", **{"X-Object-Meta-Color": "blue"})
+    write_misplaced(split, "PUT", put, SILVER, time, b"found", {"X-Object-Meta-Color": "blue"})
     assert user.call("PUT", "theirs", "gone", body=b"x").status == 201
     later = Timestamp.now()
     write_misplaced(split, "DELETE", deleted, SILVER, later)
@@ -278,21 +291,198 @@ def test_openstack_swifts_own_reconciler_works_off_our_queue(
     await_true(lambda: not any(queue(split, hour) for hour in hours), "off the queue")
 
 
-def test_an_object_with_versions_stays_where_it_is(split: RunningCluster, user: Account) -> None:
-    """The reconciler could move only one version: it moves none, and none is lost.
+def call_version(user: Account, method: str, container: str, version_id: str) -> Answer:
+    return user.send(method, f"{user.url(container, 'o')}?version-id={version_id}")
 
-    This test must run last: the entry stays in the queue.
-    """
-    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
-    assert user.call("PUT", "kept", headers=headers).status == 201
-    names, times = names_of(user, "kept", "o"), [Timestamp.now()]
-    times.insert(0, Timestamp(float(times[0]) - 1))
-    for time, body in zip(times, (b"one", b"two"), strict=True):
+
+def versions_of(user: Account, container: str) -> list[tuple[str, bool]]:
+    """Return the ids of the versions that a container lists, and which is the latest."""
+    rows = user.call("GET", container, versions="", format="json").json
+    return [(row["version_id"], row["is_latest"]) for row in rows]
+
+
+def write_versions(
+    running: RunningCluster, names: tuple[str, str, str], policy: int, has_rows: bool = True
+) -> list[Timestamp]:
+    """Write on the other side: a null version, then three versions. The second one is removed."""
+    now = Timestamp.now()
+    times = [Timestamp.from_ticks(now.ticks - 100_000 * back) for back in (5, 4, 3, 2, 1)]
+    write_misplaced(running, "PUT", names, policy, times[0], b"null", has_rows=has_rows)
+    for time, body in zip(times[1:4], (b"one", b"two", b"three"), strict=True):
         version = {"X-Backend-Version-Id": time.internal}
-        write_misplaced(split, "PUT", names, SILVER, time, body, **version)
-    await_true(lambda: queue(split, times[1]), "queued")
-    stored = records(split, names)
+        write_misplaced(running, "PUT", names, policy, time, body, version, has_rows=has_rows)
+    version = {"X-Backend-Version-Id": times[2].internal}
+    write_misplaced(running, "DELETE", names, policy, times[4], b"", version, has_rows=has_rows)
+    return times
+
+
+def test_an_object_with_versions_comes_home(split: RunningCluster, user: Account) -> None:
+    """All versions of both sides are there afterwards, in the order in which they were written."""
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "both", headers=headers).status == 201
+    names = names_of(user, "both", "o")
+    times = write_versions(split, names, SILVER)
+    here = user.call("PUT", "both", "o", body=b"here")
+    assert here.status == 201
+    await_rows(split, names, SILVER, 4)
+    await_true(lambda: len(queue(split, times[3])) == 1, "queued")
+    assert len(versions_of(user, "both")) == 1  # the others are in the wrong policy
+
+    assert "versions=1" in reconcile(split)
+    await_true(lambda: not queue(split, times[3]), "off the queue")
+    ids = [here.headers["x-object-version-id"], *(times[n].normal for n in (3, 1, 0))]
+    listed = [(version, number == 0) for number, version in enumerate(ids)]
+    await_true(lambda: versions_of(user, "both") == listed, "all versions are listed")
+    for version, body in zip(ids, (b"here", b"three", b"one", b"null"), strict=True):
+        answer = call_version(user, "GET", "both", version)
+        assert (answer.status, answer.body) == (200, body)
+    assert user.call("GET", "both", "o").body == b"here"
+    await_true(lambda: used(user, "both") == (1, 16), "the counts are those of all versions")
+    assert call_version(user, "GET", "both", times[2].normal).status == 404
+
+    # Nothing of it is left over, and nothing comes back.
+    reconcile(split)
+    for version in ids:
+        assert call_version(user, "DELETE", "both", version).status == 204
+    assert user.call("DELETE", "both").status == 204
+
+
+def test_rows_that_come_late_follow_their_versions(split: RunningCluster, user: Account) -> None:
+    """Container servers hear of the newest version at once, and of the others after the move."""
+    headers = {"X-Storage-Policy": "silver", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "late", headers=headers).status == 201
+    names = names_of(user, "late", "o")
+    times = write_versions(split, names, GOLD, has_rows=False)
+    newest = Timestamp.from_ticks(times[4].ticks + 1)
+    version = {"X-Backend-Version-Id": newest.internal}
+    write_misplaced(split, "PUT", names, GOLD, newest, b"newest", version)
+    await_rows(split, names, GOLD, 1)
+    await_true(lambda: len(queue(split, newest)) == 1, "queued")
+    assert "versions=1" in reconcile(split)
+    await_true(lambda: versions_of(user, "late") == [(newest.normal, True)], "moved")
+    for version_id, body in zip((times[3], times[1]), (b"three", b"one"), strict=True):
+        answer = call_version(user, "GET", "late", version_id.normal)
+        assert answer.body == body  # also that of which no row has come
+
+    rows = [late_row(times[0], "null")] + [late_row(t, t.normal) for t in (times[1], times[3])]
+    rows.append(late_row(times[4], times[2].normal, deleted=1, etag="noetag", size=0))
+    send_rows(split, names, rows)
+    await_true(lambda: len(queue(split, newest)) == 1, "queued again")
+    assert "versions=1" in reconcile(split)
+    ids = [newest, *(times[n] for n in (3, 1, 0))]
+    listed = [(version.normal, number == 0) for number, version in enumerate(ids)]
+    await_true(lambda: versions_of(user, "late") == listed, "all versions are listed")
+    await_rows(split, names, GOLD, 0)
+
+
+def test_replicas_that_differ_are_joined(split: RunningCluster, user: Account) -> None:
+    """One replica alone has a large version; then the version before it was made current again."""
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "differ", headers=headers).status == 201
+    names, now = names_of(user, "differ", "o"), Timestamp.now()
+    small, large, restored = (Timestamp.from_ticks(now.ticks - 1000 * n) for n in (3, 2, 1))
+    body = b"0123456789abcdef" * (1 << 17)
+    version = {"X-Backend-Version-Id": small.internal}
+    write_misplaced(split, "PUT", names, SILVER, small, b"small", version)
+    version = {"X-Backend-Version-Id": large.internal}
+    write_misplaced(split, "PUT", names, SILVER, large, body, version, replicas=1)
+    version = {"X-Backend-Version-Restore": small.internal}
+    write_misplaced(split, "PUT", names, SILVER, restored, b"", version)
+    await_true(lambda: len(queue(split, now)) == 1, "queued")
+    assert "versions=1" in reconcile(split)
+    listed = [(large.normal, False), (small.normal, True)]
+    await_true(lambda: versions_of(user, "differ") == listed, "listed")
+    assert user.call("GET", "differ", "o").body == b"small"
+    assert call_version(user, "GET", "differ", large.normal).body == body
+    assert records(split, names)["bundles"] == {"PUT": 3}
+
+    # All versions have left silver. They can not come back: their removals are there.
+    mover = mover_of(split)
+    in_silver, in_gold = (Entry("", n, *names, False, now, now) for n in (SILVER, GOLD))
+    kept = mover.records(in_silver, SILVER)
+    assert kept
+    assert not any(head.is_version for head in kept)
+    with pytest.raises(Blocked):
+        mover.copy(in_gold, SILVER)
+    assert mover.records(in_silver, SILVER) == kept
+
+
+def mover_of(running: RunningCluster) -> VersionMover:
+    secrets = ClusterConf.load(running.home / "etc").grid.secrets
+    return VersionMover(rings_of(running), GridClient(secrets), 30)
+
+
+def test_a_locked_version_stays_in_both_policies(split: RunningCluster, user: Account) -> None:
+    """Nothing removes it before its lock ends. This test must run last: its entry stays."""
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "locked", headers=headers).status == 201
+    names, time = names_of(user, "locked", "o"), Timestamp.now()
+    version = {
+        "X-Backend-Version-Id": time.internal,
+        "X-Backend-Lock-Mode": "COMPLIANCE",
+        "X-Backend-Lock-Until": Timestamp(float(time) + 3600).internal,
+    }
+    write_misplaced(split, "PUT", names, SILVER, time, b"kept", version)
+    await_true(lambda: len(queue(split, time)) == 1, "queued")
     for _ in range(2):
-        assert "versions=1" in reconcile(split)
-        assert len(queue(split, times[1])) == 1
-    assert records(split, names) == stored
+        assert "locked=1" in reconcile(split)
+        await_true(lambda: versions_of(user, "locked") == [(time.normal, True)], "listed")
+        assert user.call("GET", "locked", "o").body == b"kept"
+        assert len(queue(split, time)) == 1
+    assert call_version(user, "DELETE", "locked", time.normal).status == 403
+    assert records(split, names) == {"bundles": {"PUT": 3}, "bundles-1": {"PUT": 3}}
+
+
+def late_row(time: Timestamp, version_id: str, **values: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": "o", "created_at": time.internal, "version_id": version_id}
+    row |= {"size": 4, "content_type": "text/x-lost", "etag": "late"}
+    return row | {"storage_policy_index": GOLD} | values
+
+
+def rows_of(
+    running: RunningCluster, names: tuple[str, str, str], policy: int
+) -> list[list[dict[str, Any]]]:
+    """Return the rows of an object's versions in a policy, of each replica of the container."""
+    headers = {"X-Backend-Record-Type": "version", "X-Backend-Storage-Policy-Index": str(policy)}
+    found = call_containers(running, names, "GET", f"?name={names[2]}", headers)
+    return [json.loads(body) or [] for _, body in found]
+
+
+def await_rows(
+    running: RunningCluster, names: tuple[str, str, str], policy: int, count: int
+) -> None:
+    def are_there() -> bool:
+        return all(len(rows) == count for rows in rows_of(running, names, policy))
+
+    await_true(are_there, f"{count} rows on all replicas")
+
+
+def send_rows(
+    running: RunningCluster, names: tuple[str, str, str], rows: list[dict[str, Any]]
+) -> None:
+    """Send rows to all replicas of a container, as object servers do."""
+    headers = {"X-Timestamp": Timestamp.now().internal}
+    body = json.dumps(rows).encode()
+    found = call_containers(running, names, "UPDATE", "", headers, body)
+    assert {status for status, _ in found} == {202}
+
+
+def call_containers(
+    running: RunningCluster,
+    names: tuple[str, str, str],
+    method: str,
+    query: str,
+    headers: dict[str, str],
+    body: bytes = b"",
+) -> list[tuple[int, bytes]]:
+    """Send a request to all replicas of a container; return each status and body."""
+    partition, nodes = rings_of(running).container.get_nodes(*names[:2])
+    found = []
+    for node in nodes:
+        connection = StorageConnection(running.home, node["ip"], node["port"])
+        path = f"/{node['device']}/{partition}/{names[0]}/{names[1]}{query}"
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        found.append((answer.status, answer.read()))
+        connection.close()
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -11,8 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from container.config import ReconcilerOptions
-from container.misplaced import DELETE_TYPE, PUT_TYPE, QUEUE_ACCOUNT, Entry, queue_container
+from container.misplaced import (
+    DELETE_TYPE,
+    PUT_TYPE,
+    QUEUE_ACCOUNT,
+    Entry,
+    Failed,
+    queue_container,
+)
+from container.queue_servers import VersionRows
 from container.reconciler import Reconciler
+from container.record_stream import PUT, RecordHead
+from container.version_mover import Blocked
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.internal_client import InternalClient
 from martlet.http.request import Request
@@ -70,6 +81,9 @@ class Cluster:
     def remove_entry(self, container: str, entry: Entry) -> None:
         if not (self.fails and self.fails.pop()):
             self.enqueue(entry.name, entry.done_at, True, done=True)
+
+    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
+        return None
 
     # What it asks of the proxy.
 
@@ -132,7 +146,7 @@ def at(seconds: float, offset: int = 0) -> Timestamp:
 
 def reconciler(cluster: Cluster, now: float = 10, **options: float) -> Reconciler:
     client = InternalClient(cluster, "test", 1, lambda seconds: None)
-    return Reconciler(ReconcilerOptions(**options), client, cluster, lambda: at(now))  # type: ignore[arg-type]
+    return Reconciler(ReconcilerOptions(**options), client, cluster, cluster, lambda: at(now))  # type: ignore[arg-type]
 
 
 def state(cluster: Cluster, policy: int) -> tuple[bytes | None, str] | None:
@@ -213,16 +227,120 @@ def test_the_policy_of_the_container_decides(policy: int | None, end: str, left:
     assert (state(cluster, AWAY) == (b"body", at(1).internal)) == (end != "copied")
 
 
-@pytest.mark.parametrize("there", [None, b"newer"])
-def test_versions_stay_where_they_are(there: bytes | None) -> None:
-    cluster = Cluster()
+class VersionedCluster(Cluster):
+    """Records of versions by policy, the rows of a container, and steps that fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records_of: dict[int, set[RecordHead]] = {HOME: set(), AWAY: set()}
+        self.rows: dict[str, tuple[Timestamp, int]] = {}  # by version: time, policy
+        self.locked: set[RecordHead] = set()
+        self.is_blocked = False
+
+    def write_version(self, seconds: float, *, has_row: bool = True) -> None:
+        self.records_of[AWAY].add(version_of(at(seconds)))
+        if has_row:
+            self.add_row(seconds)
+
+    def add_row(self, seconds: float) -> None:
+        self.rows.setdefault(at(seconds).internal, (at(seconds), AWAY))
+        self.enqueue(f"{AWAY}:{PATH}", at(50 + len(self.rows)), False)
+
+    def _may_fail(self) -> None:
+        if self.fails and self.fails.pop():
+            raise Failed("for the test")
+
+    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
+        self._may_fail()
+        rows = [
+            {"version_id": version, "created_at": time.internal}
+            for version, (time, policy) in self.rows.items()
+            if policy == entry.policy_index
+        ]
+        return [VersionRows("a", "c", rows)] if rows else []
+
+    def move_rows(self, found: VersionRows, policy: int) -> None:
+        for row in found.rows:
+            self._may_fail()
+            self.rows[row["version_id"]] = Timestamp(row["created_at"]), policy
+
+    def copy(self, entry: Entry, policy_index: int) -> set[RecordHead]:
+        if self.is_blocked:
+            raise Blocked
+        for head in self.records_of[entry.policy_index]:
+            self._may_fail()
+            self.records_of[policy_index].add(head)
+        return set(self.records_of[entry.policy_index])
+
+    def records(self, entry: Entry, policy_index: int) -> set[RecordHead]:
+        self._may_fail()
+        return self.records_of[policy_index]
+
+    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> int:
+        for head in records:
+            self._may_fail()
+            self.records_of[entry.policy_index] -= {head} - self.locked
+        return len(self.records_of[entry.policy_index])
+
+
+def version_of(time: Timestamp) -> RecordHead:
+    return RecordHead(PUT, struct.pack(">QQ", time.ticks, time.offset), time, 1)
+
+
+@given(st.lists(st.booleans(), max_size=30), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_all_versions_are_moved_whatever_fails(fails: list[bool], is_row_late: bool) -> None:
+    cluster = VersionedCluster()
+    cluster.fails = fails
+    cluster.write_version(1)
+    cluster.write_version(2)
+    cluster.write_version(3, has_row=not is_row_late)
+    passes = 0
+    while cluster.entries:
+        reconciler(cluster).run_once()
+        everywhere = cluster.records_of[HOME] | cluster.records_of[AWAY]
+        assert len(everywhere) == 3
+        passes += 1
+        assert passes < 40
+    if is_row_late:
+        cluster.add_row(3)
+        cluster.fails = []
+        assert reconciler(cluster).run_once() == {"versions": 1}
+    assert not cluster.records_of[AWAY]
+    assert {policy for _, policy in cluster.rows.values()} == {HOME}
+    assert not cluster.entries
+
+
+def test_versions_that_have_no_rows_yet_are_moved() -> None:
+    cluster = VersionedCluster()
     cluster.write(AWAY, at(1), b"body")
     cluster.objects[AWAY][PATH].headers = {"X-Backend-Version-Id": at(1).internal}
-    if there:
-        cluster.write(HOME, at(2), there)
+    cluster.write_version(1, has_row=False)
+    cluster.version_rows = lambda entry: None  # type: ignore[method-assign]
     assert reconciler(cluster).run_once() == {"versions": 1}
+    assert cluster.records_of == {HOME: {version_of(at(1))}, AWAY: set()}
+
+
+def test_rows_without_versions_are_waited_for_and_given_up_in_the_end() -> None:
+    cluster = VersionedCluster()
+    cluster.add_row(1)
+    assert reconciler(cluster, now=100, reclaim_age=100).run_once() == {"waiting": 1}
     assert len(cluster.entries) == 1
-    assert state(cluster, AWAY) == (b"body", at(1).internal)
+    assert reconciler(cluster, now=152, reclaim_age=100).run_once() == {"given_up": 1}
+    assert not cluster.entries
+
+
+def test_locked_and_blocked_versions_stay() -> None:
+    cluster = VersionedCluster()
+    cluster.write_version(1)
+    cluster.locked = {version_of(at(1))}
+    assert reconciler(cluster).run_once() == {"locked": 1}
+    assert len(cluster.entries) == 1
+    assert cluster.rows[at(1).internal][1] == HOME
+    assert cluster.records_of[AWAY] == cluster.records_of[HOME] == cluster.locked
+    cluster.is_blocked = True
+    assert reconciler(cluster).run_once() == {"blocked": 1}
+    assert len(cluster.entries) == 1
 
 
 def test_what_is_not_there_is_waited_for_and_given_up_in_the_end() -> None:

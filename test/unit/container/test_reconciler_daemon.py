@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from container.misplaced import Entry
-from container.queue_servers import QueueServers
-from container.reconciler import Failed
+from container.misplaced import Entry, Failed
+from container.queue_servers import QueueServers, VersionRows
 from container.reconciler_daemon import load_reconciler, run_once
 from martlet.conf.options import ConfigError
 from martlet.http.backend_client import BackendError
@@ -65,7 +65,7 @@ class Servers:
         return 7, [{"ip": "::1", "port": port, "device": f"d{port}"} for port in range(3)]
 
     def start(
-        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str]
+        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str], body: bytes
     ) -> Exchange:
         self.requests.append((method, path, headers))
         answer = self.answers[address[1]]
@@ -85,14 +85,72 @@ class Exchange:
             "x-backend-delete-timestamp": "0000000000.00000",
             "x-backend-status-changed-at": f"000000000{5 + policy}.00000",
         }
+        self.content = b""
 
     def response(self) -> Exchange:
         return self
+
+    def body(self) -> bytes:
+        return self.content
 
     def close(self) -> None:
         pass
 
     abort = close
+
+
+class Sharded(Servers):
+    """A root whose rows are in a shard. ``updates`` are the rows that were stored, by container."""
+
+    def __init__(self, *down: int) -> None:
+        super().__init__()
+        self.down = down
+        self.updates: list[tuple[str, list[dict[str, Any]]]] = []
+
+    def start(
+        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> Exchange:
+        if address[1] in self.down:
+            raise BackendError(address, "refused")
+        exchange = Exchange(202 if method == "UPDATE" else 200, 1)
+        place, _, query = path.partition("?")
+        container = place.split("/", 3)[3]
+        if method == "UPDATE":
+            self.updates.append((container, json.loads(body)))
+            return exchange
+        exchange.headers["x-backend-sharding-state"] = (
+            "sharded" if container == "a/c" else "unsharded"
+        )
+        exchange.content = json.dumps(self.content(container, query, headers)).encode()
+        return exchange
+
+    def content(self, container: str, query: str, headers: dict[str, str]) -> Any:
+        if headers["X-Backend-Record-Type"] == "shard":
+            assert query == "states=updating&includes=o%20p"
+            return [{"name": "a/c" if container == ".shards_a/s" else ".shards_a/s"}]
+        assert (query, headers["X-Backend-Storage-Policy-Index"]) == ("name=o%20p", "1")
+        return [{"version_id": "1"}] if container == ".shards_a/s" else None
+
+
+ENTRY = Entry("1:/a/c/o p", 1, "a", "c", "o p", False, Timestamp(5), Timestamp(5))
+
+
+def test_rows_of_versions_are_changed_in_the_shard_where_they_are() -> None:
+    servers = Sharded(1)
+    queue = queue_of(servers)
+    found = queue.version_rows(ENTRY)
+    assert found == [(".shards_a", "s", [{"version_id": "1"}])]
+    queue.move_rows(found[0], 0)
+    changed = [{"version_id": "1", "storage_policy_index": 0}]
+    assert servers.updates == [(".shards_a/s", changed)] * 2
+
+
+def test_rows_of_versions_need_most_replicas() -> None:
+    queue = queue_of(Sharded(0, 1))
+    with pytest.raises(Failed, match="1 replicas of /a/c have answered"):
+        queue.version_rows(ENTRY)
+    with pytest.raises(Failed, match=r"1 replicas of /\.shards_a/s have answered"):
+        queue.move_rows(VersionRows(".shards_a", "s", [{"version_id": "1"}]), 0)
 
 
 def queue_of(servers: Servers) -> QueueServers:
