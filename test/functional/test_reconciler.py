@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from running_cluster import RunningCluster, await_true
+from sharding_clusters import is_settled, run_pass, set_options
 from source_tree import ROOT
 from storage_connection import StorageConnection
 from swift_api import Account, Answer
@@ -405,6 +406,35 @@ def test_replicas_that_differ_are_joined(split: RunningCluster, user: Account) -
     with pytest.raises(Blocked):
         mover.copy(in_gold, SILVER)
     assert mover.records(in_silver, SILVER) == kept
+
+
+def test_versions_of_a_sharded_container_come_home(split: RunningCluster, user: Account) -> None:
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "shards", headers=headers).status == 201
+    for number in range(30):
+        assert user.call("PUT", "shards", f"{number:02d}", body=b"x").status == 201
+    names = names_of(user, "shards", "o")
+    before = write_versions(split, (*names[:2], "15"), SILVER)  # its rows move with the others
+    await_rows(split, (*names[:2], "15"), SILVER, 4)
+    small = {"shard_container_threshold": 25, "rows_per_shard": 10, "minimum_shard_size": 2}
+    set_options(split, **small)
+    await_true(lambda: run_pass(split) and is_settled(split, names[:2]), "sharded")
+    times = write_versions(split, names, SILVER)
+    await_true(lambda: len(queue(split, times[3])) == 2, "queued")
+
+    ids = {
+        "o": [times[n].normal for n in (3, 1, 0)],
+        "15": [before[n].normal for n in (3, 1, 0)],
+    }
+
+    def are_listed() -> bool:
+        listed = user.call("GET", "shards", versions="", format="json").json
+        found = {name: [r["version_id"] for r in listed if r["name"] == name] for name in ids}
+        return all(found[name][-3:] == ids[name] for name in ids)
+
+    await_true(lambda: "failed" not in reconcile(split) and are_listed(), "all are moved")
+    assert user.call("GET", "shards", "o").body == b"three"
+    await_true(lambda: used(user, "shards") == (31, 30 + 2 * 12), "the counts are right")
 
 
 def mover_of(running: RunningCluster) -> VersionMover:

@@ -251,6 +251,29 @@ def test_rows_may_come_in_any_order_and_again(rows: list[Any], data: st.DataObje
     assert states[0] == states[1] == states[2]
 
 
+@given(rows=st.lists(_rows, min_size=1, max_size=6), data=st.data())
+def test_rows_of_moved_versions_may_come_in_any_order(rows: list[Any], data: st.DataObject) -> None:
+    """Rows of other policies, and some of them again in the policy of the container."""
+    records = []
+    for row in [*rows, version("o", 9)]:
+        policy = data.draw(st.integers(0, 2))
+        records.append(parse_record(row)._replace(storage_policy_index=policy))
+        if data.draw(st.booleans()):
+            records.append(records[-1]._replace(storage_policy_index=0))
+    states = []
+    for _ in range(3):
+        order: list[Record] = data.draw(st.permutations(records + records[:2]))
+        size = data.draw(st.integers(1, len(order)))
+        connection = container_in_memory()
+        for start in range(0, len(order), size):
+            merge_rows(connection, order[start : start + size])
+        found = (
+            "SELECT name, version_id, created_at, storage_policy_index FROM version ORDER BY 1, 2"
+        )
+        states.append((state_of(connection), connection.execute(found).fetchall()))
+    assert states[0] == states[1] == states[2]
+
+
 def test_any_two_rows_in_both_orders() -> None:
     kinds = [
         version("o", 2),
