@@ -225,7 +225,7 @@ def _delete_conditionally(
     headers = condition.headers_for(call, key)
     if "if-none-match" in headers:  # there is nothing to delete
         return {}
-    parts = [] if call.is_enabled(call.bucket) else parts_of_manifest(call, key)
+    parts = _parts_of_current(call, key)
     answer = call.ask("DELETE", call.bucket, key, headers=headers, allowed=(202, 404, 409, 412))
     check_done(answer, headers)
     if answer.status == 404 and call.info(call.bucket):
@@ -234,6 +234,15 @@ def _delete_conditionally(
         call.ask("DELETE", container, name, allowed=(404,))
     given = answer.headers.get("x-object-version-id")
     return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
+
+
+def _parts_of_current(call: Call, key: str) -> list[tuple[str, str]]:
+    """The parts that a DELETE of the object must delete too, as `parts_of_manifest` names them."""
+    if call.is_enabled(call.bucket):
+        return []
+    if call.is_versioned(call.bucket) and _has_id(call.ask("HEAD", call.bucket, key).headers):
+        return []
+    return parts_of_manifest(call, key)
 
 
 def parts_of_manifest(
@@ -269,8 +278,18 @@ def _has_parts(
     if found.status == 403:
         head = call.request("HEAD", call.bucket, key, query=version, pre_authorized=True)
         found = ask_app(call.app, head)
+    if not version and _has_id(found.headers):
+        return False
     refuse_locked(found.headers, LOCK_BYPASS in headers)
     return is_true(found.headers.get("x-static-large-object"))
+
+
+def _has_id(found: Headers) -> bool:
+    """Whether an object, by its headers, is a version with an id.
+
+    Where versioning is suspended, a DELETE without the id leaves that version in place.
+    """
+    return found.get("x-object-version-id", "null") != "null"
 
 
 def _names_no_version(call: Call, version: Mapping[str, str]) -> bool:

@@ -207,3 +207,32 @@ def test_versions(s3: Any, bucket: str, account: Account) -> None:
     doomed = [{"Key": "k", "VersionId": version} for version in (*ids[:2], found[3])]
     assert len(s3.delete_objects(Bucket=bucket, Delete={"Objects": doomed})["Deleted"]) == 3
     s3.delete_bucket(Bucket=bucket)
+
+
+def test_the_parts_of_a_version_stay(s3: Any, bucket: str, account: Account) -> None:
+    """Where versioning is suspended, only the null version is gone with a DELETE without an id."""
+
+    def upload() -> Any:
+        named, parts = begin(s3, bucket, [b"whole"])
+        return complete(s3, named, parts)
+
+    def versioning(status: str) -> None:
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
+
+    def stored() -> int:
+        return len(account.call("GET", f"{bucket}+segments").body.split())
+
+    at = {"Bucket": bucket, "Key": "big"}
+    for condition in (False, True):
+        versioning("Enabled")
+        done = upload()
+        versioning("Suspended")
+        before = stored()
+        s3.delete_object(**at, **({"IfMatch": done["ETag"]} if condition else {}))
+        assert stored() == before
+        version = {"VersionId": done["VersionId"]}
+        assert s3.get_object(**at, **version)["Body"].read() == b"whole"
+        done = upload()
+        assert stored() == before + 1
+        s3.delete_object(**at, **({"IfMatch": done["ETag"]} if condition else {}))
+        assert stored() == before
