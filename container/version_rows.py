@@ -19,6 +19,10 @@ from container.version_tables import has_versions
 
 #: The content type of a delete marker, as Swift shows it.
 MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
+#: The ETag of the null version when it is a delete marker. A null version has data at one time and
+#: is a marker at another; a late POST may change its content type, but not its ETag. As text it is
+#: after every other ETag: of two writes at the same time, the marker wins, as in object servers.
+NULL_MARKER_ETAG = "~marker"
 
 _TABLES = (
     """
@@ -228,11 +232,17 @@ def _current(connection: sqlite3.Connection, name: str) -> tuple[str, Record]:
         shown = _version(connection, name, winner.etag)
     if shown is None or shown.deleted:
         # Without a current version, the newest version is the latest if it is a delete marker.
-        is_marker = newest is not None and newest[3] == MARKER_TYPE
-        return newest[7] if is_marker else "", _tombstone(winner, since)
-    if shown.content_type == MARKER_TYPE:
+        left = [row for row in candidates[:2] if row is not None and not row.deleted]
+        last = max(left, key=lambda row: data_time(row.created_at), default=None)
+        current = last.version_id if last is not None and _is_marker(last) else ""
+        return current, _tombstone(winner, since)
+    if _is_marker(shown):
         return shown.version_id, _tombstone(winner, since)
     return shown.version_id, shown._replace(created_at=_shown_at(shown, winner), version_id="")
+
+
+def _is_marker(row: Record) -> bool:
+    return row.content_type == MARKER_TYPE or row.etag == NULL_MARKER_ETAG
 
 
 def _shown_at(shown: Record, winner: Record) -> str:

@@ -30,6 +30,7 @@ type erasure struct {
 	hides    bool             // of a name with versions, all are hidden and none is removed
 	renames  bool             // it removes a null version that has been kept, no other
 	bypasses bool             // the governance of a lock does not count
+	marks    bool             // clients see the null delete marker
 	kept     format.Timestamp // of the null version that has been kept
 	current  format.Reference // what was current; of a hiding erasure
 }
@@ -88,13 +89,18 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	if e.bypasses {
 		m.Lock = &format.Lock{Bypass: true}
 	}
+	if e.marks {
+		m.MarkNull()
+	}
 	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m, now: d.now()}
 	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) { return e.succeed(d, &w, c) })
 	if err != nil {
 		return State{}, err
 	}
 	if e.hides && old.chain != nil {
+		wasMarker := old.state.Marker
 		old.state = currentState(b, at.Hash, e.current)
+		old.state.Marker = wasMarker
 	}
 	draft := bundle.NewDraft(0)
 	defer draft.Free()

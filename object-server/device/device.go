@@ -31,6 +31,7 @@ type State struct {
 	Metadata  *format.Metadata // of that object; nil unless Existed
 	Tombstone format.Timestamp // of the last delete; zero if none
 	Kept      *format.Metadata // of a null version that is kept, see Options.KeptID; nil if none is
+	Marker    bool             // a delete marker that clients see was there, and is replaced or removed
 }
 
 // Device is one disk. All methods are safe for concurrent use.

@@ -65,7 +65,7 @@ func doubted(last format.Timestamp) error { return &DoubtError{Timestamp: last, 
 // version of it.
 type NotFoundError struct {
 	Tombstone format.Timestamp // of the last delete; zero if never deleted
-	Marker    bool             // the version asked for is a delete marker, made at Tombstone
+	Marker    bool             // the version asked for is a delete marker, see MarkNull, made at Tombstone
 	VersionID format.VersionID // of the delete marker
 }
 

@@ -19,6 +19,20 @@ func (d *Device) BypassHide(at Location, t format.Timestamp, name string) (State
 	return d.hideBy(at, erasure{kind: format.TypeTombstone, time: t, name: name, hides: true, bypasses: true})
 }
 
+// MarkNull is Hide by a null delete marker that clients see, also where there are no versions.
+func (d *Device) MarkNull(at Location, t format.Timestamp, name string) (State, error) {
+	return d.hideBy(at, erasure{kind: format.TypeDeleteMarker, time: t, name: name, hides: true, marks: true})
+}
+
+// isMarker tells whether a record is a delete marker that clients see.
+func isMarker(record *bundle.Record) bool {
+	if record.Type() != format.TypeDeleteMarker || !record.VersionID().IsNull() {
+		return record.Type() == format.TypeDeleteMarker
+	}
+	m, err := record.Metadata()
+	return err == nil && m.MarksNull()
+}
+
 func (d *Device) hideBy(at Location, e erasure) (State, error) {
 	return d.keepingNull(at, func(kept format.Timestamp) (State, error) {
 		e.kept = kept

@@ -87,7 +87,7 @@ func live(record *bundle.Record, err error) error {
 		return doubted(record.Timestamp())
 	case !record.Live():
 		return &NotFoundError{
-			Tombstone: record.Timestamp(), Marker: record.Type() == format.TypeDeleteMarker, VersionID: record.VersionID(),
+			Tombstone: record.Timestamp(), Marker: isMarker(record), VersionID: record.VersionID(),
 		}
 	}
 	return nil

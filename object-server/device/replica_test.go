@@ -194,7 +194,7 @@ func writeAnything(rng *rand.Rand, d *Device) error {
 	return err
 }
 
-var replicaKinds = []string{"null", "null", "null", "delete", "meta", "meta", "put", "put", "post", "remove", "hide", "keep"}
+var replicaKinds = []string{"null", "null", "null", "delete", "meta", "meta", "put", "put", "post", "remove", "hide", "mark", "keep"}
 
 // check compares the devices, and closes them.
 func (s *replicas) check() error {

@@ -28,10 +28,12 @@ type rival struct {
 
 // winsTie tells whether the write replaces a record of the same time: a delete
 // replaces data, and of two data the same ones win on every replica. A replica may
-// repair a damaged record with its own copy of the same write.
+// repair a damaged record with its own copy of the same write. Of two null delete
+// markers, one that clients see is replaced by one that they do not see.
 func (w *rival) winsTie(record *bundle.Record, damage error) bool {
 	if w.kind != format.TypePut {
-		return record.Live() || damage != nil
+		isSeen := record.VersionID().IsNull() && isMarker(record)
+		return record.Live() || damage != nil || isSeen && !w.metadata.MarksNull()
 	}
 	if !record.Live() || damage != nil {
 		return record.Live()

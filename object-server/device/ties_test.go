@@ -16,7 +16,7 @@ import (
 
 // tied is one of several writes of a name whose timestamps may collide.
 type tied struct {
-	kind    string // put, delete, post, remove; in a name with versions delete hides, remove takes the null version away
+	kind    string // put, delete, mark, post, remove; with versions delete hides, remove takes the null version away
 	ticks   uint64
 	content int    // which of the bodies
 	user    string // a header that a POST replaces
@@ -44,6 +44,8 @@ func (w tied) do(t *rapid.T, d *Device, loc Location) {
 		err = w.put(d, loc)
 	case "delete":
 		_, err = d.Hide(loc, at(w.ticks), tiedName)
+	case "mark":
+		_, err = d.MarkNull(loc, at(w.ticks), tiedName)
 	case "remove":
 		_, err = d.DeleteVersion(loc, format.VersionID{}, at(w.ticks), tiedName)
 	case "post":
@@ -182,5 +184,5 @@ func TestTiesOfPutsAndPosts(t *testing.T) {
 func TestTiesOfNullVersions(t *testing.T) {
 	checkTies(t, func(d *Device, loc Location) error {
 		return doVersion(d, tiedName, versionChange{"put", 1, 5})
-	}, "put", "delete", "remove")
+	}, "put", "delete", "mark", "remove")
 }

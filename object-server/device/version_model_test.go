@@ -32,7 +32,7 @@ func (h versionHistory) steps(c versionChange, keeps bool) []versionHistory {
 
 // replacesOld tells whether a change of the null version is one that keeps it.
 func (h versionHistory) replacesOld(c versionChange) bool {
-	if c.kind != "put" && c.kind != "hide" {
+	if c.kind != "put" && c.kind != "hide" && c.kind != "mark" {
 		return c.kind == "keep"
 	}
 	for id, v := range h {
@@ -61,7 +61,7 @@ func newVersionModel() *model {
 // that of a version.
 var versionKinds = []versionChange{
 	{kind: "put"}, {kind: "put"}, {kind: "put"}, {kind: "put"}, {kind: "put"}, {kind: "put", id: 1}, {kind: "put", id: 1},
-	{kind: "put", id: 1}, {kind: "put", id: 1}, {kind: "hide"}, {kind: "keep"}, {kind: "marker", id: 1}, {kind: "post"},
+	{kind: "put", id: 1}, {kind: "put", id: 1}, {kind: "hide"}, {kind: "mark"}, {kind: "keep"}, {kind: "marker", id: 1}, {kind: "post"},
 	{kind: "post", id: 1}, {kind: "remove", id: 1}, {kind: "remove", id: keptNumber(1)}, {kind: "purge"}, {kind: "compact"},
 }
 

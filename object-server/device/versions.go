@@ -237,6 +237,7 @@ func lengthen(w *rival, head *bundle.Record, chain *versions.Chain, change succe
 	}
 	a.Frees(&record.Record)
 	if !record.Live() {
+		old.state.Marker = isMarker(record)
 		return old, nil
 	}
 	m, err := metadata(b, record)

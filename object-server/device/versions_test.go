@@ -29,7 +29,7 @@ func versionID(n uint64) (id format.VersionID) {
 
 // versionChange is one write of a test with versions.
 type versionChange struct {
-	kind  string // "put", "marker", "remove" or "post", of the null version "hide" or "keep", or "compact" or "raise", which change nothing
+	kind  string // "put", "marker", "remove" or "post", of the null version "hide", "mark" or "keep", or "compact" or "raise", which change nothing
 	id    uint64 // 0: the null version
 	ticks uint64
 }
@@ -39,6 +39,7 @@ type stored struct {
 	ticks, meta     uint64
 	wrote           uint64 // when it was put, also once it is removed
 	lives, isMarker bool
+	isSeen          bool // a null marker that clients see
 }
 
 // versionHistory is what a name with versions has to show.
@@ -56,6 +57,8 @@ func (h versionHistory) after(c versionChange) (next versionHistory, ok bool) {
 	case "hide":
 		_, now.isMarker = h[chained]
 		now.lives = now.isMarker
+	case "mark":
+		now.isMarker, now.isSeen = true, true
 	case "keep":
 		now.lives = false
 	case "put", "marker":
@@ -73,7 +76,9 @@ func (h versionHistory) after(c versionChange) (next versionHistory, ok bool) {
 		switch c.kind {
 		case "remove", "keep":
 			refused = false
-		case "hide", "marker":
+		case "hide":
+			refused = was.isMarker && !was.isSeen
+		case "mark", "marker":
 			refused = was.isMarker
 		}
 	}
@@ -85,7 +90,7 @@ func (h versionHistory) after(c versionChange) (next versionHistory, ok bool) {
 		next = versionHistory{}
 	}
 	next[c.id] = now
-	if c.id != 0 || c.kind == "keep" || c.kind == "post" {
+	if c.id != 0 || c.kind == "mark" || c.kind == "keep" || c.kind == "post" {
 		next[chained] = stored{}
 	}
 	return next, true
@@ -162,6 +167,9 @@ func doVersion(d *Device, name string, c versionChange) error {
 	case "hide":
 		_, err := d.Hide(loc, at(c.ticks), name)
 		return err
+	case "mark":
+		_, err := d.MarkNull(loc, at(c.ticks), name)
+		return err
 	case "keep":
 		_, err := d.KeepNull(loc, at(c.ticks), name)
 		return err
@@ -220,7 +228,7 @@ func observeVersion(d *Device, name string, n uint64, v versions.Listed, marker 
 	o, err := d.OpenVersion(locate(name, modelBits), v.ID)
 	var missing *NotFoundError
 	if marker {
-		if !errors.As(err, &missing) || !missing.Marker || missing.VersionID != v.ID {
+		if !errors.As(err, &missing) || !missing.Marker && n != 0 || missing.VersionID != v.ID {
 			return 0, fmt.Errorf("a delete marker: %w", err)
 		}
 		return v.Timestamp.Ticks, nil
@@ -250,7 +258,8 @@ func observeNewest(d *Device, loc Location, listed []versions.Listed) error {
 	var missing *NotFoundError
 	switch {
 	case len(listed) == 0 || listed[0].Type == format.TypeDeleteMarker:
-		if !errors.As(err, &missing) || missing.Marker != (len(listed) > 0) {
+		isHiding := len(listed) > 0 && listed[0].ID.IsNull() // clients may see such a marker, or not
+		if !errors.As(err, &missing) || missing.Marker != (len(listed) > 0) && !isHiding {
 			return fmt.Errorf("HEAD of a name that is gone: %+v, %w", m, err)
 		}
 		return nil
@@ -289,9 +298,9 @@ func TestVersionStateMachine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &machine{fs: vfs.NewMem("/d"), model: newModel()}
-		kinds := []string{"hide"}
+		kinds := []string{"hide", "mark"}
 		if rapid.Bool().Draw(rt, "old null versions are kept") {
-			s.keptID, kinds = keptID, []string{"null", "hide", "keep"}
+			s.keptID, kinds = keptID, []string{"null", "hide", "mark", "keep"}
 		}
 		s.start(rt)
 		const name = "/a/c/heron"

@@ -8,6 +8,8 @@ import (
 	"martlet/object-server/device"
 	"martlet/object-server/server/devices"
 	"martlet/object-server/server/message"
+	"martlet/object-server/server/versionid"
+	"martlet/object-server/updates"
 )
 
 // remove answers a DELETE: 204 if there was an object, 404 if there was none (a tombstone is written in both cases), 400,
@@ -17,10 +19,11 @@ func (s *Server) remove(x *exchange) error {
 		return s.removeListed(x)
 	}
 	id, ok, err := x.version()
+	marksNull := ok && id.IsNull() && x.flag(message.VersionMarker)
 	switch {
 	case err != nil:
 		return err
-	case ok:
+	case ok && !marksNull:
 		return s.removeVersion(x, id)
 	}
 	timestamp, err := x.timestamp()
@@ -39,24 +42,35 @@ func (s *Server) remove(x *exchange) error {
 	if expired != nil && !expired.VersionID.IsNull() {
 		return s.expireVersion(x, mount, expired, timestamp)
 	}
+	hide, row := mount.Store.Hide, updates.DeletedRow(x.in.Object, timestamp.String(), x.at.Policy)
+	switch {
+	case marksNull:
+		hide, row = mount.Store.MarkNull, markerRow(x, id, timestamp)
+	case x.flag(message.LockBypass):
+		hide = mount.Store.BypassHide
+	}
 	var previous device.State
 	err = s.underCondition(x, mount.Store, timestamp, func() (err error) {
-		hide := mount.Store.Hide
-		if x.flag(message.LockBypass) {
-			hide = mount.Store.BypassHide
-		}
 		previous, err = hide(x.at, timestamp, x.name())
 		return err
 	})
 	var older *device.OlderError
-	if errors.As(err, &older) {
+	isAgain := marksNull && isMarked(mount.Store, x.at, id, timestamp, err)
+	switch {
+	case isAgain: // a peer may have sent it
+	case errors.As(err, &older):
 		return refuseDelete(x, mount.Store, older)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
-	if err := s.updateAfterDelete(x, mount, timestamp, previous); err != nil {
+	if err := s.updateAfterDelete(x, mount, timestamp, row, previous); err != nil {
 		return err
+	}
+	if previous.Marker {
+		x.set(markerHeader, "true")
+	}
+	if marksNull {
+		x.set(versionHeader, versionid.Null)
 	}
 	x.set(timestampHeader, timestamp.String())
 	if m := previous.Metadata; m != nil {

@@ -16,6 +16,8 @@ import (
 const (
 	markerContentType = "application/x-deleted;swift_versions_deleted=1"
 	markerETag        = "d41d8cd98f00b204e9800998ecf8427e" // of an empty body
+	// A null version has data at one time and is a marker at another, so the ETag says what it is.
+	nullMarkerETag = "~marker"
 )
 
 // removeVersion answers a DELETE that names a version: 204 if it existed, 404 if not, 400, 409 or 507.
@@ -56,7 +58,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if err != nil {
 		return err
 	}
-	if null.Existed {
+	if null.Existed || null.Marker {
 		row := versionRow(x, versionid.Null, versionid.Time(id))
 		rows = append(rows, row)
 		x.tellRows([]updates.Row{row})
@@ -69,6 +71,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if null.Existed {
 		previous = null
 	}
+	wasMarker = wasMarker || null.Marker
 	all := s.containerUpdates(x, rows...)
 	if m := previous.Metadata; m != nil {
 		all = append(all, s.expirerUpdates(x, &format.Metadata{}, timestamp, m.DeleteAt)...)
@@ -89,12 +92,12 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	return nil
 }
 
-// removeNull removes the null version if id is its timestamp, and returns its state before. The removal has the next
-// possible timestamp, so a null version that is written later stays, whether it has arrived here or not.
+// removeNull removes the null version, or its delete marker, if id is its timestamp, and returns its state before. The
+// removal has the next possible timestamp, so a null version that is written later stays, whether it has arrived here or not.
 func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, timestamp format.Timestamp) (device.State, error) {
 	since := versionid.Time(id)
 	m, err := at.HeadVersion(x.at, format.VersionID{})
-	if err != nil || m.Timestamp != since { // a version that cannot be read is not removed
+	if !isNullOf(m, err, since) { // a version that cannot be read is not removed
 		return device.State{}, nil
 	}
 	if timestamp.Compare(since) <= 0 {
@@ -103,7 +106,7 @@ func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, 
 	if _, err := s.hideOlder(x, at, id); err != nil { // as the row says
 		return device.State{}, err
 	}
-	if since.Offset++; m.Lock != nil { // which is compared with the time of the removal
+	if since.Offset++; m != nil && m.Lock != nil { // which is compared with the time of the removal
 		since = timestamp
 	}
 	previous, err := x.removeAs(at, format.VersionID{}, since)
@@ -130,9 +133,7 @@ func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionI
 	if err != nil && !isMarked(mount.Store, x.at, id, timestamp, err) {
 		return err
 	}
-	row := versionRow(x, versionid.Text(id), timestamp)
-	row.Deleted, row.ContentType, row.ETag = 0, markerContentType, markerETag
-	if err := s.deliver(x, mount, s.containerUpdates(x, row)); err != nil {
+	if err := s.deliver(x, mount, s.containerUpdates(x, markerRow(x, id, timestamp))); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())
@@ -183,6 +184,16 @@ func (s *Server) expireVersion(x *exchange, mount *devices.Mount, m *format.Meta
 	x.set(timestampHeader, timestamp.String())
 	x.answerEmpty(http.StatusNoContent)
 	return nil
+}
+
+// markerRow is the row that enters a delete marker into the listing of versions.
+func markerRow(x *exchange, id format.VersionID, timestamp format.Timestamp) updates.Row {
+	row := versionRow(x, versionid.Text(id), timestamp)
+	row.Deleted, row.ContentType, row.ETag = 0, markerContentType, markerETag
+	if id.IsNull() {
+		row.ETag = nullMarkerETag
+	}
+	return row
 }
 
 // versionRow is the row that takes a version out of the listing of versions.

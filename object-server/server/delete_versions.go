@@ -123,8 +123,12 @@ func removable(x *exchange, from devices.Store, ids []format.VersionID, statuses
 			kept[restoredTarget(m)] = true
 		}
 	}
-	if m, err := from.HeadVersion(x.at, format.VersionID{}); err == nil {
-		kept[versionid.Of(m.Timestamp)] = true
+	null, err := from.HeadVersion(x.at, format.VersionID{})
+	switch {
+	case err == nil:
+		kept[versionid.Of(null.Timestamp)] = true
+	case errors.As(err, &gone) && gone.Marker:
+		kept[versionid.Of(gone.Tombstone)] = true
 	}
 	wanted := make([]format.VersionID, 0, len(ids))
 	for i, id := range ids {

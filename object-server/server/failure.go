@@ -76,7 +76,7 @@ func failureOf(err error) *failure {
 		if !notFound.Tombstone.IsZero() {
 			f.with(timestampHeader, notFound.Tombstone.String())
 		}
-		if notFound.Marker && versionid.IsClient(notFound.VersionID) {
+		if notFound.Marker && (notFound.VersionID.IsNull() || versionid.IsClient(notFound.VersionID)) {
 			f.with(versionHeader, versionid.Text(notFound.VersionID)).with(markerHeader, "true")
 		}
 		return f

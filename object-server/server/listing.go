@@ -138,9 +138,10 @@ func (x *exchange) tellRows(rows []updates.Row) {
 	x.set(rowsHeader, string(text))
 }
 
-// updateAfterDelete removes an object from the listing; previous is its state before.
-func (s *Server) updateAfterDelete(x *exchange, mount *devices.Mount, timestamp format.Timestamp, previous device.State) error {
-	row := updates.DeletedRow(x.in.Object, timestamp.String(), x.at.Policy)
+// updateAfterDelete removes an object from the listing by a row; previous is its state before.
+func (s *Server) updateAfterDelete(x *exchange, mount *devices.Mount, timestamp format.Timestamp, row updates.Row,
+	previous device.State,
+) error {
 	kept := keptRows(x, previous.Kept)
 	x.tellRows(kept)
 	all := s.containerUpdates(x, append(kept, row)...)

@@ -69,6 +69,9 @@ func openRequested(x *exchange, from devices.Store) (o devices.Object, since for
 		return o, since, err
 	}
 	o, err = from.Open(x.at)
+	if ok {
+		err = ofNull(err)
+	}
 	if ok && err == nil && !o.Metadata().VersionID.IsNull() {
 		defer o.Close()
 		return nil, since, otherIsCurrent(o.Metadata())
@@ -127,6 +130,9 @@ func headRequested(x *exchange, from devices.Store) (m *format.Metadata, since f
 		return m, since, err
 	}
 	m, since, err = headCurrent(from, x.at)
+	if ok {
+		err = ofNull(err)
+	}
 	if ok && err == nil && !m.VersionID.IsNull() {
 		return nil, since, otherIsCurrent(m)
 	}
@@ -140,6 +146,15 @@ func otherIsCurrent(m *format.Metadata) error {
 		return &device.DoubtError{Timestamp: m.Timestamp, Cause: errOtherIsCurrent}
 	}
 	return &device.NotFoundError{Tombstone: m.Timestamp}
+}
+
+// ofNull is the error of a request for the null version; a delete marker with an id is none.
+func ofNull(err error) error {
+	var gone *device.NotFoundError
+	if errors.As(err, &gone) && !gone.VersionID.IsNull() {
+		return &device.NotFoundError{Tombstone: gone.Tombstone}
+	}
+	return err
 }
 
 var errOtherIsCurrent = errors.New("another version was current when records were lost")
@@ -176,7 +191,16 @@ func isAlias(from devices.Store, at device.Location, id format.VersionID, err er
 		return false
 	}
 	m, err := from.HeadVersion(at, format.VersionID{})
-	return err == nil && m.Timestamp == versionid.Time(id)
+	return isNullOf(m, err, versionid.Time(id))
+}
+
+// isNullOf tells, of the result of a look-up of the null version, whether it, or its delete marker, is of a time.
+func isNullOf(m *format.Metadata, err error, t format.Timestamp) bool {
+	var gone *device.NotFoundError
+	if errors.As(err, &gone) {
+		return gone.Marker && gone.Tombstone == t
+	}
+	return err == nil && m.Timestamp == t
 }
 
 // describeVersion sets the headers about the version of an answer; none for a name without versions.

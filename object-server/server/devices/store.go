@@ -28,6 +28,7 @@ type VersionStore interface {
 	HeadVersion(at device.Location, id format.VersionID) (*format.Metadata, error)
 	PostVersion(at device.Location, id format.VersionID, edit func(*format.Metadata) error) error
 	KeepNull(at device.Location, timestamp format.Timestamp, name string) (*format.Metadata, error)
+	MarkNull(at device.Location, timestamp format.Timestamp, name string) (device.State, error)
 	DeleteMarker(at device.Location, timestamp format.Timestamp, id format.VersionID, name string) error
 	DeleteVersion(
 		at device.Location, id format.VersionID, timestamp format.Timestamp, name string,

@@ -1,5 +1,6 @@
 """Rows of names with versions: what is current, counts, listings, in whatever order rows come."""
 
+import hashlib
 import itertools
 import sqlite3
 from typing import Any
@@ -14,7 +15,7 @@ from container.database import ContainerDatabase
 from container.merge import merge_rows
 from container.record import Record, parse_record
 from container.replica_rows import find_tombstones
-from container.version_rows import LAST_REMOVED, MARKER_TYPE, NEWEST_VERSION
+from container.version_rows import LAST_REMOVED, MARKER_TYPE, NEWEST_VERSION, NULL_MARKER_ETAG
 from martlet.words.timestamp import Timestamp
 
 C = "/d1/0/AUTH_test/c"
@@ -37,6 +38,10 @@ def version(name: str, time: float, **values: Any) -> dict[str, Any]:
 
 def marker(name: str, time: float) -> dict[str, Any]:
     return version(name, time, size=0, content_type=MARKER_TYPE, etag="empty")
+
+
+def null_marker(name: str, time: float) -> dict[str, Any]:
+    return item(name, time, "null", size=0, content_type=MARKER_TYPE, etag=NULL_MARKER_ETAG)
 
 
 def removed(name: str, time: float, version_id: str = "") -> dict[str, Any]:
@@ -146,6 +151,28 @@ def test_suspended_versioning(call: Caller, container: str) -> None:
     assert (versions(call), listed(call), totals(call)) == (["o 2"], [], ("0", "4"))
 
 
+def test_null_markers(call: Caller, container: str) -> None:
+    update(call, item("o", 1, size=3), version("v", 1), null_marker("v", 2), null_marker("o", 3))
+    assert (listed(call), versions(call)) == ([], ["o null*", "v null*", "v 1"])
+    marker = call("GET", f"{C}?format=json&versions").json()[0]
+    assert (marker["content_type"], marker["bytes"]) == (MARKER_TYPE, 0)
+    assert marker["hash"] == hashlib.md5(b"").hexdigest()
+    assert totals(call) == ("0", "5")
+    assert call("DELETE", C, 9).status == 409
+    # A POST of the object that was there may come late.
+    late = item("o", 1, size=3, content_type="text/late", ctype_timestamp=stamp(4))
+    update(call, late | {"meta_timestamp": stamp(4)})
+    assert (listed(call), versions(call)) == ([], ["o null*", "v null*", "v 1"])
+    assert call("GET", f"{C}?format=json&versions").json()[0]["content_type"] == MARKER_TYPE
+    update(call, removed("o", 5), version("v", 6))
+    assert versions(call) == ["v 6*", "v 2", "v 1"]
+    # What is left is the latest again, though nothing is current.
+    update(call, no_current("v", 6), removed("v", 7, stamp(6)))
+    assert (listed(call), versions(call)) == ([], ["v null*", "v 1"])
+    update(call, item("v", 8, size=7))
+    assert (listed(call), versions(call)) == (["v 7 etag8"], ["v null*", "v 1"])
+
+
 def test_new_metadata_of_a_version(call: Caller, container: str) -> None:
     update(call, version("o", 2), version("o", 3))
     update(call, version("o", 3, ctype_timestamp=stamp(4), meta_timestamp=stamp(4), etag="etag3"))
@@ -230,6 +257,7 @@ _rows = st.one_of(
     st.builds(lambda t: marker("o", t), _times),
     st.builds(lambda t: item("o", t + 0.5, size=10 * t), _times),
     st.builds(lambda t: removed("o", t + 0.5), _times),
+    st.builds(lambda t: null_marker("o", t + 0.5), _times),
     st.builds(lambda t: removed("o", t + 7, stamp(t)), _times),
     st.builds(lambda t: no_current("o", t), _times),
     st.builds(lambda t, to: restored("o", t + 0.25, stamp(to)), _times, _times),
@@ -281,6 +309,8 @@ def test_any_two_rows_in_both_orders() -> None:
         marker("o", 2.5),
         item("o", 2.75),
         removed("o", 3.5),
+        null_marker("o", 2.75),
+        null_marker("o", 3.5),
         removed("o", 4, stamp(3)),
         no_current("o", 3),
         restored("o", 3.25, stamp(2)),
