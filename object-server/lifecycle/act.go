@@ -306,7 +306,10 @@ func (d *device) expire(ctx context.Context, x *deletion) {
 	}
 	t := stamp(x.current.since)
 	headers := map[string]string{message.IfTimestamp.Name(): x.current.since.String()}
-	if x.isMarked {
+	switch x.mark {
+	case nullMark:
+		headers[message.VersionID.Name()], headers[message.VersionMarker.Name()] = versionid.Null, "true"
+	case newMark:
 		headers[message.VersionID.Name()], headers[message.VersionMarker.Name()] = t.String(), "true"
 	}
 	answers, _ := x.send(ctx, t, headers, nil)
@@ -319,7 +322,7 @@ func (d *device) removeMarker(ctx context.Context, x *deletion) {
 		return
 	}
 	answers, _ := x.send(ctx, stamp(x.current.since), map[string]string{
-		message.VersionID.Name(): versionid.Text(x.current.id), message.VersionHide.Name(): "true",
+		message.VersionID.Name(): x.current.since.String(), message.VersionHide.Name(): "true", // its id, also of a null one
 	}, nil)
 	d.told(worst(answers), func(r *Report) { r.Markers++ })
 }

@@ -19,13 +19,13 @@ const segments = "+segments"
 
 // bucket is what a pass needs to know of a container. One without rules costs nothing more.
 type bucket struct {
-	rules       []Rule
-	isVersioned bool // a DELETE leaves a delete marker
-	isPartial   bool // it has the parts of uploads
-	hasParts    bool // there is a container with parts of it
-	isLockable  bool // versions may be locked
-	policy      int
-	asked       time.Time // when this was so
+	rules      []Rule
+	mark       mark // what a DELETE leaves
+	isPartial  bool // it has the parts of uploads
+	hasParts   bool // there is a container with parts of it
+	isLockable bool // versions may be locked
+	policy     int
+	asked      time.Time // when this was so
 }
 
 // bucketsMax is how many containers a pass keeps in mind.
@@ -69,7 +69,7 @@ func (d *device) readBucket(ctx context.Context, account, container string) (*bu
 		return &bucket{}, err
 	}
 	b := &bucket{
-		isPartial: isPartial, isVersioned: option.IsTrue(headers["x-container-sysmeta-versions-enabled"]),
+		isPartial: isPartial, mark: markOf(headers["x-container-sysmeta-versions-enabled"]),
 		isLockable: headers["x-container-sysmeta-object-lock"] != "",
 	}
 	if b.rules, err = ParseRules(document); err != nil {
@@ -87,6 +87,17 @@ func (d *device) readBucket(ctx context.Context, account, container string) (*bu
 		b.policy, err = strconv.Atoi(parts["x-backend-storage-policy-index"])
 	}
 	return b, err
+}
+
+// markOf is what a DELETE leaves, by the header that says whether versioning is enabled.
+func markOf(enabled string) mark {
+	switch {
+	case enabled == "":
+		return noMark
+	case option.IsTrue(enabled):
+		return newMark
+	}
+	return nullMark
 }
 
 // told are the headers of a container that replicas must agree on.

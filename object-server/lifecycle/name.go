@@ -37,7 +37,7 @@ type plan struct {
 	hash     format.Hash
 	current  current
 	expire   bool             // the current version
-	isMarked bool             // that is done by a delete marker
+	mark     mark             // that does this
 	marker   bool             // the current version is a delete marker, which goes
 	versions []string         // ids of those that go
 	null     format.Timestamp // of the null version if that goes; else zero
@@ -53,6 +53,15 @@ type plan struct {
 func (p *plan) isEmpty() bool {
 	return !p.expire && !p.marker && len(p.versions) == 0 && p.null.IsZero() && p.begun == nil && p.excess.isEmpty()
 }
+
+// mark is the delete marker that takes the place of a current version.
+type mark int
+
+const (
+	noMark   mark = iota
+	nullMark      // where versioning is suspended: in place of the null version
+	newMark       // a version of its own
+)
 
 // excess are the versions that go only because enough newer ones are kept in their place. This replica may still have versions
 // that others have removed. So they go only if all replicas have those that are kept.
@@ -155,8 +164,8 @@ func (e *examiner) alone(m *format.Metadata) {
 		return
 	}
 	p.current = current{isLive: true, since: m.Timestamp, tags: m.User[taggingHeader]}
-	p.expire, p.isMarked = true, e.bucket.isVersioned
-	if !p.isMarked {
+	p.expire, p.mark = true, e.bucket.mark
+	if p.mark != newMark {
 		e.dropParts(m, versionid.Text(versionid.Of(m.Timestamp)))
 	}
 }
@@ -184,6 +193,7 @@ type chainWalk struct {
 	target    format.VersionID                      // that was made current again
 	isPointed bool                                  // one was
 	isHidden  bool                                  // none is current
+	isOver    bool                                  // none is, since a DELETE that left no marker for clients
 	found     *format.Version                       // the current one
 }
 
@@ -215,8 +225,12 @@ func (w *chainWalk) visit(v *format.Version) (err error) {
 		}
 		return w.visitReplaced(v)
 	}
+	if isHiding, err := w.isHiding(v); isHiding || err != nil {
+		w.isOver = w.isOver || isFirst
+		return err
+	}
 	w.count++
-	isCurrent := w.isPointed && v.ID == w.target || !w.isPointed && w.found == nil
+	isCurrent := w.isPointed && v.ID == w.target || !w.isPointed && !w.isOver && w.found == nil
 	if isCurrent && w.found == nil {
 		found := *v
 		w.found = &found
@@ -228,6 +242,15 @@ func (w *chainWalk) visit(v *format.Version) (err error) {
 	err = w.decideOld(v)
 	w.newer++
 	return err
+}
+
+// isHiding tells whether an entry is a null delete marker that clients do not see.
+func (w *chainWalk) isHiding(v *format.Version) (bool, error) {
+	if v.Type != format.TypeDeleteMarker || !v.ID.IsNull() {
+		return false, nil
+	}
+	m, err := w.name.Version(v)
+	return err == nil && !m.MarksNull(), err
 }
 
 // isHidden tells whether an entry of the engine hides what is older.
@@ -358,8 +381,8 @@ func (w *chainWalk) decideCurrent() error {
 	if w.isExpired(m) || w.decide(&f) != Expire {
 		return nil
 	}
-	p.expire, p.isMarked = true, w.bucket.isVersioned
-	if !p.isMarked && w.found.ID.IsNull() {
+	p.expire, p.mark = true, w.bucket.mark
+	if p.mark != newMark && w.found.ID.IsNull() {
 		w.dropParts(m, versionid.Text(versionid.Of(m.Timestamp)))
 	}
 	return nil
