@@ -124,6 +124,9 @@ CRYPTO_OVERRIDE = "swift.crypto.override"
 #: ``proxy.replicas.versions.VersionRequest``. Written by object_versioning. Read by the app, which
 #: sends its headers to the object servers. What the request says about versions.
 VERSION_REQUEST = "martlet.version_request"
+#: ``str``, a WSGI string. Written by s3api. Read by object_versioning. The container and object
+#: whose DELETE leaves a delete marker with the id null, if versioning is suspended.
+NULL_MARKER = "martlet.null_marker"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
 #: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns
 #: the names to refuse, with reasons.

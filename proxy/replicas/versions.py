@@ -18,6 +18,7 @@ NULL = "null"
 #: The content type of a delete marker in listings.
 MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
 _MARKER_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
+_NULL_MARKER_ETAG = "~marker"  # see container-db.md
 
 _Row = tuple[str, dict[str, str]]
 
@@ -68,7 +69,8 @@ def rows_of_delete(row: Mapping[str, str], headers: Mapping[str, str]) -> list[_
         return [("DELETE", dict(row))]
     removal = {**row, VERSION_ID: version}
     if VERSION_MARKER in headers:
-        marker = {"X-Size": "0", "X-Content-Type": MARKER_TYPE, "X-Etag": _MARKER_ETAG}
+        etag = _NULL_MARKER_ETAG if version == NULL else _MARKER_ETAG
+        marker = {"X-Size": "0", "X-Content-Type": MARKER_TYPE, "X-Etag": etag}
         return [("PUT", {**removal, **marker})]
     rows = [("DELETE", removal)]
     if VERSION_HIDE in headers:

@@ -19,6 +19,7 @@ from martlet.http.environ import (
     ACCESS_LOGGING,
     KEYSTONE_IDENTITY,
     KEYSTONE_INFO,
+    NULL_MARKER,
     S3_ACCESS,
     S3_AUTH_DETAILS,
     Environ,
@@ -149,6 +150,10 @@ class Call:
         self.access = access
         if access is not None:
             self.base[S3_ACCESS] = access
+
+    def leave_null_marker(self, key: str) -> None:
+        """Have a DELETE of the object leave a delete marker where versioning is suspended."""
+        self.base[NULL_MARKER] = "/".join(map(str_to_wsgi, (self.bucket, key)))
 
     def for_key(self, key: str, version: str) -> Call:
         """The call for one deletion of a request that deletes many keys."""
@@ -355,6 +360,10 @@ class Call:
     def is_enabled(self, bucket: str) -> bool:
         """Whether the bucket has versioning. The client must have been authorized."""
         return is_true(self.info(bucket)["sysmeta"].get("versions-enabled"))
+
+    def is_suspended(self, bucket: str) -> bool:
+        """Whether versioning of the bucket is suspended. The client must have been authorized."""
+        return self.is_versioned(bucket) and not self.is_enabled(bucket)
 
     # --- errors
 

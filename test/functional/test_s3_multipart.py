@@ -234,5 +234,8 @@ def test_the_parts_of_a_version_stay(s3: Any, bucket: str, account: Account) -> 
         assert s3.get_object(**at, **version)["Body"].read() == b"whole"
         done = upload()
         assert stored() == before + 1
-        s3.delete_object(**at, **({"IfMatch": done["ETag"]} if condition else {}))
+        deleted = s3.delete_object(**at, **({"IfMatch": done["ETag"]} if condition else {}))
         assert stored() == before
+        assert (deleted["DeleteMarker"], deleted["VersionId"]) == (True, "null")
+        (marker,) = s3.list_object_versions(Bucket=bucket)["DeleteMarkers"]
+        assert (marker["VersionId"], marker["IsLatest"]) == ("null", True)

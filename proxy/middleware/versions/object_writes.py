@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from martlet.http.call import call_app
-from martlet.http.environ import VERSION_REQUEST, Environ, HeaderList, StartResponse, WSGIApp
+from martlet.http.environ import (
+    NULL_MARKER,
+    VERSION_REQUEST,
+    Environ,
+    HeaderList,
+    StartResponse,
+    WSGIApp,
+)
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import HTTPException, Response, http_error
 from martlet.words.timestamp import Timestamp
@@ -124,10 +131,14 @@ class ObjectWrites:
     def delete(self, environ: Environ, target: RequestedObject) -> WSGIApp:
         """DELETE of an object: it writes a delete marker if versioning is enabled."""
         # The null version and what the expirer deletes are deleted as without versioning.
-        is_plain = target.version == NULL or "HTTP_X_IF_DELETE_AT" in environ
-        if is_plain or not self._containers.is_enabled(environ, *target[:2]):
+        if target.version == NULL or "HTTP_X_IF_DELETE_AT" in environ:
             return self._app
-        version = self._write_time(environ)
+        if self._containers.is_enabled(environ, *target[:2]):
+            version = self._write_time(environ)
+        elif self._leaves_null_marker(environ, target):
+            version = NULL
+        else:
+            return self._app
         headers = {VERSION_ID: version, VERSION_MARKER: "true"}
         environ[VERSION_REQUEST] = VersionRequest(environ["PATH_INFO"], headers)
 
@@ -136,6 +147,12 @@ class ObjectWrites:
                 headers[CLIENT_VERSION_ID] = version
 
         return changed_answer(self._app, show)
+
+    def _leaves_null_marker(self, environ: Environ, target: RequestedObject) -> bool:
+        """Whether a DELETE where versioning is not enabled leaves a delete marker, as in S3."""
+        named = environ.get(NULL_MARKER)
+        is_meant = named is not None and environ["PATH_INFO"].split("/", 3)[3] == named
+        return is_meant and self._containers.is_versioned(environ, *target[:2])
 
     def delete_version(self, environ: Environ, target: RequestedObject) -> WSGIApp:
         """DELETE with ``version-id``: it removes one version. If that is current, none is then."""

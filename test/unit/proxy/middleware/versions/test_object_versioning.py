@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from martlet.http.call import call_app
-from martlet.http.environ import LISTING_IS_JSON, VERSION_REQUEST, Environ, StartResponse
+from martlet.http.environ import (
+    LISTING_IS_JSON,
+    NULL_MARKER,
+    VERSION_REQUEST,
+    Environ,
+    StartResponse,
+)
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response
@@ -52,11 +58,14 @@ def call(
     enabled: str | None = "True",
     headers: dict[str, str] | None = None,
     body: bytes = b"",
+    environ: Environ | None = None,
 ) -> Answered:
     container = path.split("?")[0].split("/")[3]
     stored = {} if enabled is None else {ENABLED_SYSMETA.lower(): enabled}
     infos = {container_key("AUTH_test", container): container_info_of(Answer(204, Headers(stored)))}
-    request = Request.blank(path, method, headers, body, {"swift.infocache": infos})
+    request = Request.blank(
+        path, method, headers, body, {"swift.infocache": infos} | (environ or {})
+    )
     status, header_list, answer = call_app(ObjectVersioning(app), request.environ)
     return Answered(int(status[:3]), Headers(header_list), read_body(answer))
 
@@ -85,6 +94,25 @@ def test_a_delete_makes_a_marker(app: Application) -> None:
         assert (answer.status, answer.headers["X-Object-Version-Id"]) == (status, ID)
     app.answers = [(404, {})]  # for example no such container
     assert "X-Object-Version-Id" not in call(app, "DELETE", OBJECT).headers
+
+
+@pytest.mark.parametrize(
+    ("enabled", "meant", "query", "marks"),
+    [
+        ("False", "c/o", "", True),
+        ("False", "c/other", "", False),
+        ("False", "c/o", "?version-id=null", False),
+        (None, "c/o", "", False),
+    ],
+)
+def test_a_delete_of_s3_leaves_a_null_marker(
+    app: Application, enabled: str | None, meant: str, query: str, marks: bool
+) -> None:
+    app.answers = [(204, {"X-Backend-Version-Id": "null"} if marks else {})]
+    answer = call(app, "DELETE", OBJECT + query, enabled, environ={NULL_MARKER: meant})
+    sent = {"X-Backend-Version-Id": "null", "X-Backend-Version-Marker": "true"}
+    assert app.seen == [("DELETE", sent if marks else {}, False)]
+    assert answer.headers.get("X-Object-Version-Id") == ("null" if marks else None)
 
 
 @pytest.mark.parametrize("enabled", ["False", None])
