@@ -159,6 +159,7 @@ def test_null_markers(call: Caller, container: str) -> None:
     assert marker["hash"] == hashlib.md5(b"").hexdigest()
     assert totals(call) == ("0", "5")
     assert call("DELETE", C, 9).status == 409
+    assert versions(call, "marker=v&version_marker=null") == ["v 1"]
     # A POST of the object that was there may come late.
     late = item("o", 1, size=3, content_type="text/late", ctype_timestamp=stamp(4))
     update(call, late | {"meta_timestamp": stamp(4)})

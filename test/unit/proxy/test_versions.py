@@ -66,6 +66,11 @@ def test_no_acl_of_a_container_admits_to_what_is_the_owners(
             {"X-Backend-Version-Id": ID, "X-Backend-Version-Marker": "true"},
             [("PUT", ID, "d41d8cd98f00b204e9800998ecf8427e")],
         ),
+        (
+            "DELETE",
+            {"X-Backend-Version-Id": "null", "X-Backend-Version-Marker": "true"},
+            [("PUT", "null", "~marker")],
+        ),
     ],
 )
 @pytest.mark.parametrize("is_there", [True, False])
