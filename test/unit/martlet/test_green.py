@@ -58,6 +58,14 @@ for asked in (("a.invalid", 80), ("::1", 80, socket.AF_INET), ("127.0.0.1", "no 
         print(error.errno < 0)
 assert "dns" not in sys.modules
 """
+WITHOUT_ASYNCIO = """
+import sys
+from martlet.service.green import patch_standard_library
+patch_standard_library()
+assert "asyncio" not in sys.modules
+import asyncio
+asyncio.run(asyncio.sleep(0))
+"""
 
 
 def run(script: str) -> str:
@@ -78,3 +86,7 @@ def test_a_worker_looks_names_up_though_its_parent_has() -> None:
 
 def test_errors_are_those_of_the_library() -> None:
     assert run(SCRIPT + ERRORS) == "True\n" * 3
+
+
+def test_asyncio_is_loaded_only_where_it_is_used() -> None:
+    run(WITHOUT_ASYNCIO)
