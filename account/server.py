@@ -18,7 +18,14 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> WSGIApp:
     return AccountServer.from_conf(global_conf, local_conf)
 
 
-def main() -> int:
+def preload() -> None:
+    """Load what the service imports when it starts."""
+    from martlet.service.preload import STORAGE_FILTERS, load_service
+
+    load_service("account.app", *STORAGE_FILTERS)
+
+
+def main(argv: list[str] | None = None) -> int:
     """Run the command ``martlet-account-server``; return its exit status."""
     from martlet.service.green import patch_standard_library
 
@@ -28,6 +35,7 @@ def main() -> int:
     return run_service(
         "martlet-account-server",
         "Serves account listings and metadata.",
+        argv=argv,
         kind=StorageServerOptions,
     )
 

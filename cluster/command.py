@@ -15,6 +15,7 @@ from cluster.errors import ClusterError
 from cluster.layout import Home
 from cluster.ports import PORT_DEFAULT, PORT_VARIABLE, PORTS_VARIABLE
 from martlet.closed_pipe import end_with_reader
+from martlet.service.green import patch_standard_library
 
 HOME_VARIABLE = "MARTLET_HOME"
 HOME_DEFAULT = "var"
@@ -70,6 +71,8 @@ def _main(argv: list[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     # To load the modules of all commands takes twice the time of a command.
     named = [words[0]] if words and words[0] in COMMANDS else list(COMMANDS)
+    if named == ["up"] and argv is None:  # else this is part of another program
+        patch_standard_library()  # its services are forks, and must find nothing that is unpatched
     modules = {name: importlib.import_module(COMMANDS[name]) for name in named}
     arguments = _parser(modules.values()).parse_args(words)
     try:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a cluster: started, watched, restarted when they die, stopped together.
 
+A service that is a program of this package is a fork of the supervisor, which has loaded its
+modules. So the services start in half the time, and share their code in memory.
+
 No process outlives the supervisor: when it dies, the kernel sends SIGKILL to each of its children.
 The Python services request the same for their workers. Signals are blocked and received with
 ``sigtimedwait``, so that one wait covers a stop, a dead child and a timeout.
@@ -19,6 +22,8 @@ from cluster import logs
 from cluster.errors import ClusterError, Stopped
 from cluster.services import BACKGROUND_STOP_SECONDS, Service
 from martlet.service.child_process import exit_words, start_child
+from martlet.service.forked_child import ForkedChild, Main, fork_child
+from martlet.service.programs import find_main, preload
 
 STOP_SECONDS = 10.0
 #: The part of ``STOP_SECONDS`` in which the background jobs alone end.
@@ -42,7 +47,8 @@ class Child:
     service: Service
     log_path: Path
     pid_path: Path
-    process: subprocess.Popen[bytes] | None = None
+    main: Main | None = None  # of a program of this package: then the process is a fork
+    process: subprocess.Popen[bytes] | ForkedChild | None = None
     started: float = 0.0
     restart_at: float = 0.0
     wait_seconds: float = RESTART_SECONDS_MIN
@@ -51,10 +57,20 @@ class Child:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def end(self) -> str:
+        """The end of its process, in words."""
+        assert self.process is not None
+        assert self.process.returncode is not None
+        return exit_words(self.process.returncode)
+
 
 @dataclass
 class Supervisor:
-    """The supervisor of the services; use it in the main thread of a single-threaded process."""
+    """The supervisor of the services; use it in the main thread of a single-threaded process.
+
+    If it may have Python services, that process has called ``patch_standard_library``.
+    """
 
     services: Sequence[Service]
     logs: Path
@@ -73,16 +89,18 @@ class Supervisor:
         self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, self._watched))
         for service in self.services:
             log_path, pid_path = self.logs / f"{service.name}.log", self.run / f"{service.name}.pid"
-            self.children.append(Child(service, log_path, pid_path))
+            main = find_main(service.command[0])
+            self.children.append(Child(service, log_path, pid_path, main))
 
     def start(self, is_background: bool = False) -> None:
         """Start all services, or all background jobs; on return none is ready yet.
 
         :raises ClusterError: a program cannot be started.
         """
-        for child in self.children:
-            if child.service.is_background != is_background:
-                continue
+        starting = [c for c in self.children if c.service.is_background == is_background]
+        for main in {child.main for child in starting if child.main is not None}:
+            preload(main)
+        for child in starting:
             try:
                 self._spawn(child)
             except OSError as error:
@@ -153,18 +171,22 @@ class Supervisor:
 
     def _spawn(self, child: Child) -> None:
         with logs.open_log(child.log_path) as log:
-            child.process = start_child(child.service.command, self._mask, self.inherited, log)
+            command = child.service.command
+            if child.main is None:
+                child.process = start_child(command, self._mask, self.inherited, log)
+            else:
+                child.process = fork_child(
+                    child.main, command, self._mask, self.inherited, log, own_group=False
+                )
         child.started = time.monotonic()
         _write_pid(child.pid_path, child.process.pid)
 
     def _plan_restart(self, child: Child) -> None:
-        assert child.process is not None
         now = time.monotonic()
         if now - child.started >= STEADY_SECONDS:
             child.wait_seconds = RESTART_SECONDS_MIN
-        status = exit_words(child.process.returncode)
         wait = child.wait_seconds
-        self.report(f"{child.service.name} {status}; restart in {wait:.1f} s ({child.log_path})")
+        self.report(f"{child.service.name} {child.end}; restart in {wait:.1f} s ({child.log_path})")
         child.process = None
         child.restart_at = now + wait
         child.wait_seconds = min(wait * 2, RESTART_SECONDS_MAX)

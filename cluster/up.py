@@ -31,7 +31,6 @@ from cluster.rings import write_rings
 from cluster.services import Service, services_of
 from martlet.conf.cluster import CONF_NAME, HashOptions
 from martlet.conf.storage_policies import StoragePolicy
-from martlet.service.child_process import exit_words
 from martlet.service.process_lock import ProcessLock
 from ring.device_marker import DeviceMarkers
 
@@ -177,9 +176,8 @@ def _await(
 
 
 def _words_of_death(child: Child) -> str:
-    assert child.process is not None
     return (
-        f"{child.service.name} {exit_words(child.process.returncode)} while starting: "
+        f"{child.service.name} {child.end} while starting: "
         f"{_last_line(child.log_path)} (whole log: {child.log_path})"
     )
 

@@ -27,7 +27,14 @@ def _start_background(app: WSGIApp) -> None:
     app.feeder.start()
 
 
-def main() -> int:
+def preload() -> None:
+    """Load what the service imports when it starts."""
+    from martlet.service.preload import STORAGE_FILTERS, load_service
+
+    load_service("container.app", *STORAGE_FILTERS)
+
+
+def main(argv: list[str] | None = None) -> int:
     """Run the command ``martlet-container-server``; return its exit status."""
     from martlet.service.green import patch_standard_library
 
@@ -38,6 +45,7 @@ def main() -> int:
         "martlet-container-server",
         "Serves container listings and metadata.",
         _start_background,
+        argv=argv,
         kind=StorageServerOptions,
     )
 

@@ -6,7 +6,15 @@ from __future__ import annotations
 import sys
 
 
-def main() -> int:
+def preload() -> None:
+    """Load what the service imports when it starts."""
+    from martlet.service.preload import load_filters, load_service
+
+    load_service("proxy.app", "proxy.required_filters")
+    load_filters()
+
+
+def main(argv: list[str] | None = None) -> int:
     """Run the service with the conf named on the command line; returns the exit status."""
     from martlet.service.green import patch_standard_library
 
@@ -17,6 +25,7 @@ def main() -> int:
     return run_service(
         "martlet-proxy-server",
         "Serves the Swift API.",
+        argv=argv,
         complete_pipeline=insert_required_filters,
     )
 

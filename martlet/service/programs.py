@@ -52,6 +52,13 @@ def find_main(program: str) -> Callable[[list[str]], int] | None:
     return None
 
 
+def preload(main: Callable[[list[str]], int]) -> None:
+    """Load the modules that a program needs, if its own module has a function ``preload``."""
+    load = getattr(sys.modules[main.__module__], "preload", None)
+    if load is not None:
+        load()
+
+
 def find_object_server() -> str:
     """Find the Go server: from MARTLET_OBJECT_SERVER, beside this environment, or in PATH.
 

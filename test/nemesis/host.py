@@ -11,6 +11,7 @@ from cluster.errors import Stopped
 from cluster.layout import Home, Layout
 from cluster.processes import Supervisor
 from cluster.services import Service, services_of
+from martlet.service.green import patch_standard_library
 
 
 def services_of_host(home: Home, layout: Layout, number: int) -> list[Service]:
@@ -41,6 +42,7 @@ def main() -> None:
 
 def run(home: Home, services: Sequence[Service]) -> None:
     """Run the services until a stop signal."""
+    patch_standard_library()  # as `martlet up` does: the services are forks
     supervisor = Supervisor(services, home.logs, home.run, lambda text: print(text, flush=True))
     try:
         supervisor.start()
