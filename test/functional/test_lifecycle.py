@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from running_cluster import RunningCluster, await_true
 from swift_api import Account
 
@@ -16,6 +17,12 @@ from cluster.ports import HOST
 from martlet.service.child_process import is_alive
 
 NewCluster = Callable[..., RunningCluster]
+
+
+@pytest.fixture(autouse=True)
+def execution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new clusters of this file run the command itself, as a user does it."""
+    monkeypatch.setattr(RunningCluster, "is_forked", False)
 
 
 def test_up_says_how_to_use_it(cluster: RunningCluster) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import host
 from networks import Networks, address_of, in_network_of
-from running_cluster import RunningCluster, await_true, prepare_child
+from prepared_child import prepare_child
+from running_cluster import RunningCluster, await_true
 
 from cluster.confs import write_confs
 from cluster.layout import KINDS, Home, Layout, StorageNode

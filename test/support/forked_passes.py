@@ -2,7 +2,7 @@
 
 `martlet-background` starts its jobs in the same way. To load the modules for each pass takes a
 third of a second of the processor, which is often more than the pass itself. The servers of
-`grid_peers.py` are started so, too.
+`grid_peers.py` are started so, too, and `martlet up` of `running_cluster.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import socket
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from running_cluster import prepare_child
+from prepared_child import prepare_child
 
 _PROGRAM = Path(__file__).with_name("pass_forker.py")
 _ANSWER_BYTES_MAX = 100
@@ -28,10 +28,10 @@ _SECONDS_MAX = 300.0
 _KILL_SECONDS_MAX = 30.0
 _LOADS_JOBS = "replicator.preload:load_modules"
 #: Processes without a pass at the moment, by the function that has loaded their modules.
-_idle: dict[str, list[_Forker]] = defaultdict(list)
+_idle: dict[str, list[Forker]] = defaultdict(list)
 
 
-class _Forker:
+class Forker:
     """A process that runs one pass after the other, each as a child of its own."""
 
     def __init__(self, loader: str) -> None:
@@ -47,13 +47,38 @@ class _Forker:
         theirs.close()
         atexit.register(self.process.kill)
 
-    def start(self, command: list[str], outputs: list[int]) -> int:
-        """Fork the pass; return its process id."""
-        socket.send_fds(self.socket, [json.dumps(command).encode()], outputs)
-        return self.answer()
+    @classmethod
+    def take(cls, loader: str) -> Forker:
+        """One that has no pass at the moment."""
+        idle = _idle[loader]
+        return idle.pop() if idle else cls(loader)
 
-    def answer(self) -> int:
-        """Wait for the next number from the process."""
+    def start(
+        self,
+        module: str,
+        command: list[str],
+        outputs: list[int],
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Fork the pass; return its process id. ``outputs`` are for its output and its log."""
+        asked = {"module": module, "command": command, "environment": environment}
+        request = json.dumps(asked, default=dict).encode()
+        socket.send_fds(self.socket, [request], outputs)
+        return self._answer()
+
+    def await_end(self, timeout: float) -> int | None:
+        """The exit status of the pass, or None if it has not ended in time, in seconds."""
+        if not self.await_answer(timeout):
+            return None
+        status = self._answer()
+        _idle[self.loader].append(self)
+        return status
+
+    def await_answer(self, timeout: float) -> bool:
+        """Whether there is an answer to read in time, in seconds."""
+        return bool(select.select([self.socket], [], [], timeout)[0])
+
+    def _answer(self) -> int:
         answer = self.socket.recv(_ANSWER_BYTES_MAX)
         assert answer, "the process that forks passes has ended"
         return int(answer)
@@ -67,12 +92,11 @@ class Pass:
     """
 
     def __init__(self, *command: str, output: int | None = None, loader: str = _LOADS_JOBS) -> None:
-        idle = _idle[loader]
-        self._forker = idle.pop() if idle else _Forker(loader)
+        self._forker = Forker.take(loader)
         self._outputs = [os.memfd_create(name) for name in ("output", "log")]
         self._texts = ["", ""]
         written = self._outputs[0] if output is None else output
-        self.pid = self._forker.start(list(command), [written, self._outputs[1]])
+        self.pid = self._forker.start(command[0], list(command), [written, self._outputs[1]])
         self.returncode: int | None = None
 
     def communicate(self, timeout: float = _SECONDS_MAX) -> tuple[str, str]:
@@ -81,11 +105,10 @@ class Pass:
         :raises subprocess.TimeoutExpired: it has not ended in time, in seconds.
         """
         if self.returncode is None:
-            if not select.select([self._forker.socket], [], [], timeout)[0]:
+            self.returncode = self._forker.await_end(timeout)
+            if self.returncode is None:
                 raise subprocess.TimeoutExpired("a pass", timeout)
-            self.returncode = self._forker.answer()
             self._texts = [_content(one) for one in self._outputs]
-            _idle[self._forker.loader].append(self._forker)
         return self._texts[0], self._texts[1]
 
     def wait(self, timeout: float = _SECONDS_MAX) -> int:

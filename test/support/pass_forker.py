@@ -2,9 +2,10 @@
 
     python pass_forker.py SOCKET MODULE:FUNCTION
 
-The function loads the modules that the passes share. A request is JSON, the module of a job's
-program and its arguments, with the files for the output and the log. Two answers follow: the
-process id of the pass at once, and its status at its end.
+The function loads the modules that the passes share. A request is JSON: the module of a program,
+the words of its command, and its environment if that is another one. The files for the output and
+the log come with it. Two answers follow: the process id of the pass at once, and its status at its
+end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-_REQUEST_BYTES_MAX = 1 << 16
+_REQUEST_BYTES_MAX = 1 << 17
 
 
 def main() -> None:
@@ -38,9 +39,10 @@ def _serve(connection: socket.socket) -> bool:
     request, outputs, _, _ = socket.recv_fds(connection, _REQUEST_BYTES_MAX, 2)
     if not request:
         return False
-    command = json.loads(request)
-    run = partial(_run, importlib.import_module(command[0]).main, outputs)
-    child = fork_child(run, command, signal.pthread_sigmask(signal.SIG_BLOCK, ()), outputs)
+    asked = json.loads(request)
+    program = importlib.import_module(asked["module"]).main
+    run = partial(_run, program, outputs, asked["environment"])
+    child = fork_child(run, asked["command"], signal.pthread_sigmask(signal.SIG_BLOCK, ()), outputs)
     for output in outputs:  # the last writer of a pipe is the pass
         os.close(output)
     connection.send(str(child.pid).encode())
@@ -48,15 +50,20 @@ def _serve(connection: socket.socket) -> bool:
     return True
 
 
-def _run(program: Callable[[], int], outputs: list[int], _words: list[str]) -> int:
+def _run(
+    program: Callable[[], int],
+    outputs: list[int],
+    environment: dict[str, str] | None,
+    _words: list[str],
+) -> int:
     """Run the program, which finds its words in `sys.argv`."""
     for number, output in enumerate(outputs, 1):
         os.dup2(output, number)
+    for output in set(outputs):
         os.close(output)
-    if "eventlet" in sys.modules:
-        import eventlet.hubs
-
-        eventlet.hubs.use_hub()  # the poller of the parent is closed
+    if environment is not None:
+        os.environ.clear()
+        os.environ.update(environment)
     return program()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -12,8 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 from weakref import WeakSet
+
+from forked_up import ForkedUp
+from prepared_child import prepare_child
 
 from cluster.confs import usable_processors
 from cluster.layout import Home
@@ -50,6 +52,9 @@ class RunningCluster:
     Without ``background`` nothing heals: a missed write stays missed, and idle servers are quiet.
     """
 
+    #: Whether `martlet up` is a fork of a process that has loaded it: it starts with a third of
+    #: the processor time. Else the command is executed, as a user does it.
+    is_forked: ClassVar[bool] = True
     #: All that some test or fixture still holds.
     made: ClassVar[WeakSet[RunningCluster]] = WeakSet()
 
@@ -61,7 +66,7 @@ class RunningCluster:
         self.arguments = arguments if background else (*arguments, "--no-background")
         self.program = MARTLET
         self.output: list[str] = []
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | ForkedUp | None = None
         self.made.add(self)
 
     @property
@@ -80,7 +85,18 @@ class RunningCluster:
     def launch(self) -> None:
         """Start the command without waiting for the cluster."""
         self.output = []
-        self.process = subprocess.Popen(
+        if self.is_forked and self.program == MARTLET:
+            started = ForkedUp([self.program, "up", *self.arguments], self.environment)
+            self.process, output = started, started.output
+        else:
+            executed = self._execute()
+            assert executed.stdout is not None
+            self.process, output = executed, executed.stdout
+        self._reader = threading.Thread(target=self._collect, args=(output,), daemon=True)
+        self._reader.start()
+
+    def _execute(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [self.program, "up", *self.arguments],
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -89,8 +105,6 @@ class RunningCluster:
             start_new_session=True,
             preexec_fn=prepare_child,
         )
-        self._reader = threading.Thread(target=self._collect, args=(self.process,), daemon=True)
-        self._reader.start()
 
     def start(self) -> RunningCluster:
         """Start the command and wait for its ready line."""
@@ -187,25 +201,16 @@ class RunningCluster:
         assert self.process is not None
         return {self.process.pid, *descendants(self.process.pid)}
 
-    def _collect(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
+    def _collect(self, output: IO[str]) -> None:
+        for line in output:
             self.output.append(line)
-        process.stdout.close()
+        output.close()
 
 
 def _replace(conf: Path, old: str, new: str) -> None:
     text = conf.read_text()
     assert text.count(old) == 1, conf
     conf.write_text(text.replace(old, new))
-
-
-def prepare_child() -> None:
-    """Let a killed test run end its cluster, and reset signals that nohup ignores."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def descendants(pid: int) -> set[int]:

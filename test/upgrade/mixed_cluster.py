@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import node
+from prepared_child import prepare_child
 from release_tree import version_of
-from running_cluster import RunningCluster, await_true, descendants, free_port, prepare_child
+from running_cluster import RunningCluster, await_true, descendants, free_port
 from storage_connection import StorageConnection
 
 from cluster.layout import Home, Layout
