@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 #: Words for people; a program, a request or a file has a name of its own.
 PRONOUNS = re.compile(
@@ -45,6 +46,7 @@ class Prose:
     is_public: bool = False
 
 
+@cache
 def python_prose(source: str) -> list[Prose]:
     """The docstrings, then the comments, of a Python file."""
     return [*_docstrings(ast.parse(source)), *_python_comments(source)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +16,14 @@ from source_tree import (
     read_go,
     read_python,
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def collector() -> Iterator[None]:
+    """No collection of garbage, which would look at all parsed files again and again."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from source_tree import ROOT, PythonFile
 
@@ -69,6 +70,7 @@ def listed_words(tree: ast.Module) -> Iterator[str]:
             yield from (w for w in words if BARE.fullmatch(w) and not NOT_OURS.fullmatch(w))
 
 
+@cache
 def keys_in(tree: ast.Module) -> set[str]:
     """The keys that a module names by literals."""
     return {*keys_of_environ(tree), *dotted_words(tree), *listed_words(tree)} - NAMES_OF_INFO
