@@ -238,7 +238,9 @@ class Reconciler:
             return "locked"
         if not waiting:
             return "versions"
-        is_old = float(self._now()) - float(entry.written_at) > self._options.reclaim_age
+        # The versions may have been old already when they were found in the wrong policy.
+        since = max(entry.written_at, entry.queued_at)
+        is_old = float(self._now()) - float(since) > self._options.reclaim_age
         count = sum(len(part.rows) for part in waiting)
         self._log.warning("versions are not found entry=%s rows=%d", entry.name, count)
         return "given_up" if is_old else "waiting"

@@ -50,6 +50,7 @@ class Cluster:
     def __init__(self) -> None:
         self.objects: dict[int, dict[str, Stored]] = {HOME: {}, AWAY: {}}
         self.queue: dict[str, tuple[Timestamp, bool, bool]] = {}  # time, deletion, taken off
+        self.written_at: dict[str, Timestamp] = {}  # where it is not the time of the entry
         self.policy: int | None = HOME
         self.fails: list[bool] = []
         self.requests: list[tuple[str, int, str]] = []
@@ -129,7 +130,7 @@ class Cluster:
             rows = [
                 {
                     "name": name,
-                    "hash": time.internal,
+                    "hash": self.written_at.get(name, time).internal,
                     "content_type": DELETE_TYPE if is_deletion else PUT_TYPE,
                     "last_modified": time.isoformat,
                 }
@@ -245,6 +246,7 @@ class VersionedCluster(Cluster):
     def add_row(self, seconds: float) -> None:
         self.rows.setdefault(at(seconds).internal, (at(seconds), AWAY))
         self.enqueue(f"{AWAY}:{PATH}", at(50 + len(self.rows)), False)
+        self.written_at[f"{AWAY}:{PATH}"] = at(seconds)
 
     def _may_fail(self) -> None:
         if self.fails and self.fails.pop():
@@ -323,8 +325,8 @@ def test_versions_that_have_no_rows_yet_are_moved() -> None:
 
 def test_rows_without_versions_are_waited_for_and_given_up_in_the_end() -> None:
     cluster = VersionedCluster()
-    cluster.add_row(1)
-    assert reconciler(cluster, now=100, reclaim_age=100).run_once() == {"waiting": 1}
+    cluster.add_row(1)  # queued at 51
+    assert reconciler(cluster, now=140, reclaim_age=100).run_once() == {"waiting": 1}
     assert len(cluster.entries) == 1
     assert reconciler(cluster, now=152, reclaim_age=100).run_once() == {"given_up": 1}
     assert not cluster.entries
