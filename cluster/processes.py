@@ -2,7 +2,7 @@
 """The processes of a cluster: started, watched, restarted when they die, stopped together.
 
 A service that is a program of this package is a fork of the supervisor, which has loaded its
-modules. So the services start in half the time, and share their code in memory.
+modules. So they start with less processor time, and share their code in memory.
 
 No process outlives the supervisor: when it dies, the kernel sends SIGKILL to each of its children.
 The Python services request the same for their workers. Signals are blocked and received with
