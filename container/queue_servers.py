@@ -77,6 +77,18 @@ class QueueServers:
             self._policies[key] = time.monotonic() + POLICY_SECONDS, found
         return found
 
+    def is_agreed(self, account: str, container: str, policy: int) -> bool:
+        """Whether all replicas of a container answer now, and none has another policy."""
+        answers = self._ask("HEAD", account, container, "", {})
+        known = [a.headers for a in answers if a.status // 100 == 2 or a.status == 404]
+        _, nodes = self._ring.get_nodes(account, container)
+        try:
+            claims = [claim for claim in map(claim_of, known) if not claim.is_blank]
+        except ValueError as error:
+            self._log.error("policy not known path=/%s/%s reason=%s", account, container, error)
+            return False
+        return len(known) == len(nodes) and {claim.policy_index for claim in claims} == {policy}
+
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue.
 

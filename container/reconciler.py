@@ -54,6 +54,9 @@ class Queue(Protocol):
     def policy_of(self, account: str, container: str) -> int | None:
         """The policy of a container; None if it is not known."""
 
+    def is_agreed(self, account: str, container: str, policy: int) -> bool:
+        """Whether all replicas of a container answer now, and none has another policy."""
+
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue."""
 
@@ -223,7 +226,12 @@ class Reconciler:
 
         Only rows of records that were moved are changed. Others wait: an object server that does
         not answer now may have their records.
+
+        A removal cannot be undone. Two reconcilers that know different policies of the container
+        would each remove what the other one has copied. So all its replicas must agree.
         """
+        if not self._is_agreed(entry, policy):
+            return "waiting"
         try:
             copied = self._mover.copy(entry, policy)
         except Blocked:
@@ -232,6 +240,8 @@ class Reconciler:
         waiting = self._move_rows(found, policy, copied)
         if waiting:  # their records may have been moved before they came
             waiting = self._move_rows(waiting, policy, self._mover.records(entry, policy))
+        if not self._is_agreed(entry, policy):
+            return "waiting"
         locked = self._mover.remove(entry, copied)
         if locked:
             self._log.warning("locked versions stay entry=%s count=%d", entry.name, locked)
@@ -244,6 +254,12 @@ class Reconciler:
         count = sum(len(part.rows) for part in waiting)
         self._log.warning("versions are not found entry=%s rows=%d", entry.name, count)
         return "given_up" if is_old else "waiting"
+
+    def _is_agreed(self, entry: Entry, policy: int) -> bool:
+        if self._queue.is_agreed(entry.account, entry.container, policy):
+            return True
+        self._log.warning("replicas do not agree about the policy entry=%s", entry.name)
+        return False
 
     def _move_rows(
         self, found: list[VersionRows], policy: int, records: set[RecordHead]

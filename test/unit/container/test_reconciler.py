@@ -79,6 +79,9 @@ class Cluster:
     def policy_of(self, account: str, container: str) -> int | None:
         return self.policy
 
+    def is_agreed(self, account: str, container: str, policy: int) -> bool:
+        return True
+
     def remove_entry(self, container: str, entry: Entry) -> None:
         if not (self.fails and self.fails.pop()):
             self.enqueue(entry.name, entry.done_at, True, done=True)
@@ -330,6 +333,21 @@ def test_rows_without_versions_are_waited_for_and_given_up_in_the_end() -> None:
     assert len(cluster.entries) == 1
     assert reconciler(cluster, now=152, reclaim_age=100).run_once() == {"given_up": 1}
     assert not cluster.entries
+
+
+@pytest.mark.parametrize("agreements", [[False], [True, False]])
+def test_versions_stay_while_replicas_disagree_about_the_policy(agreements: list[bool]) -> None:
+    """Before the first copy, and also before the removal: it cannot be undone."""
+    cluster = VersionedCluster()
+    cluster.write_version(1)
+    left = iter(agreements)
+    cluster.is_agreed = lambda *names: next(left)  # type: ignore[method-assign]
+    assert reconciler(cluster).run_once() == {"waiting": 1}
+    assert cluster.records_of[AWAY] == {version_of(at(1))}
+    assert len(cluster.entries) == 1
+    cluster.is_agreed = lambda *names: True  # type: ignore[method-assign]
+    assert reconciler(cluster).run_once() == {"versions": 1}
+    assert cluster.records_of == {HOME: {version_of(at(1))}, AWAY: set()}
 
 
 def test_locked_and_blocked_versions_stay() -> None:

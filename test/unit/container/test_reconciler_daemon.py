@@ -172,6 +172,26 @@ def test_most_replicas_must_answer(answers: list[Any], policy: int | None) -> No
     assert queue_of(Servers(*answers)).policy_of("a", "c") == policy
 
 
+@pytest.mark.parametrize(
+    ("answers", "is_agreed"),
+    [
+        ([(204, 1), (204, 1), (404, 1)], True),
+        ([(204, 1), (204, 1), (204, 2)], False),
+        ([(204, 1), (204, 1), None], False),
+        ([(204, 1), (503, 1), (204, 1)], False),
+    ],
+)
+def test_all_replicas_must_agree_before_versions_are_moved(
+    answers: list[Any], is_agreed: bool
+) -> None:
+    servers = Servers((204, 1), (204, 1), (204, 1))
+    queue = queue_of(servers)
+    assert queue.policy_of("a", "c") == 1
+    servers.answers = tuple(answers)  # a policy that is cached does not count
+    assert queue.is_agreed("a", "c", 1) == is_agreed
+    assert not queue.is_agreed("a", "c", 2)
+
+
 def test_a_policy_is_believed_for_a_while_and_what_is_not_known_is_asked_again() -> None:
     servers = Servers((204, 1), (204, 1), (204, 1))
     queue = queue_of(servers)
