@@ -29,7 +29,7 @@ from container.misplaced import (
 from container.queue_servers import VersionRows
 from container.record import CURRENT, NULL, decode_times
 from container.record_stream import RecordHead
-from container.version_mover import Blocked
+from container.version_mover import Blocked, held
 from martlet.http.headers import Headers
 from martlet.http.internal_client import InternalClient, InternalResponse
 from martlet.log import get_logger
@@ -224,8 +224,8 @@ class Reconciler:
     def _move_versions(self, entry: Entry, policy: int, found: list[VersionRows]) -> str:
         """Move all versions of a name, then their rows, then remove them in the wrong policy.
 
-        Only rows of records that were moved are changed. Others wait: an object server that does
-        not answer now may have their records.
+        Only rows of records that are there now are changed. Others wait: an object server that
+        does not answer now may have their records. What is not there is not removed.
 
         A removal cannot be undone. Two reconcilers that know different policies of the container
         would each remove what the other one has copied. So all its replicas must agree.
@@ -237,22 +237,24 @@ class Reconciler:
         except Blocked:
             self._log.error("the versions were moved here before entry=%s", entry.name)
             return "blocked"
-        waiting = self._move_rows(found, policy, copied)
-        if waiting:  # their records may have been moved before they came
-            waiting = self._move_rows(waiting, policy, self._mover.records(entry, policy))
+        there = self._mover.records(entry, policy)
+        waiting = self._move_rows(found, policy, there)
         if not self._is_agreed(entry, policy):
             return "waiting"
-        locked = self._mover.remove(entry, copied)
+        moved = held(copied, there)
+        locked = self._mover.remove(entry, moved)
         if locked:
             self._log.warning("locked versions stay entry=%s count=%d", entry.name, locked)
             return "locked"
-        if not waiting:
+        left = sum(head.is_version for head in copied - moved)
+        if not waiting and not left:
             return "versions"
-        # The versions may have been old already when they were found in the wrong policy.
-        since = max(entry.written_at, entry.queued_at)
+        since = max(entry.written_at, entry.queued_at)  # of versions that may be much older
         is_old = float(self._now()) - float(since) > self._options.reclaim_age
-        count = sum(len(part.rows) for part in waiting)
-        self._log.warning("versions are not found entry=%s rows=%d", entry.name, count)
+        rows = sum(len(part.rows) for part in waiting)
+        self._log.warning(
+            "versions are not moved entry=%s rows=%d not_taken=%d", entry.name, rows, left
+        )
         return "given_up" if is_old else "waiting"
 
     def _is_agreed(self, entry: Entry, policy: int) -> bool:

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgpack  # type: ignore[import-untyped]
+
 from martlet.grid.stream import GridStream
 from martlet.words.timestamp import Timestamp
 
@@ -25,8 +27,11 @@ _HEAD = struct.Struct("<IQ")
 _LENGTH = struct.Struct("<I")
 _NO_LARGE = 2**64 - 1
 _END = struct.Struct("<I24xI")
-# Type, version id, ticks and offset, signature.
-_RECORD = struct.Struct("<5xB34x16sQQ36xQ")
+_HEADER_BYTES = 128
+# Type, version id, ticks and offset, length of the metadata, signature, length of the block.
+_RECORD = struct.Struct("<5xB34x16sQQ12xI20xQ4xI4x")
+#: In the metadata of the removal of a version that was moved to another policy.
+_MOVED = "X-Object-Sysmeta-Moved"
 _RECORD_BYTES_MAX = 64 << 20
 
 #: The end of a stream from a sender without a position.
@@ -45,6 +50,8 @@ class RecordHead:
     version_id: bytes
     timestamp: Timestamp
     signature: int
+    #: It removes a version that was moved to another policy.
+    is_of_move: bool = False
 
     @property
     def is_version(self) -> bool:
@@ -97,12 +104,15 @@ class RecordStream:
             head = self._peek(_HEAD.size + _RECORD.size)
             _, large = _HEAD.unpack(head[: _HEAD.size])
             self._left = _HEAD.size + length + (0 if large == _NO_LARGE else large)
-            kind, version_id, ticks, offset, signature = _RECORD.unpack(head[_HEAD.size :])
+            kind, version_id, ticks, offset, size, signature, block = _RECORD.unpack(
+                head[_HEAD.size :]
+            )
             try:
                 timestamp = Timestamp(Timestamp.from_ticks(ticks), offset)
             except ValueError as error:
                 raise StreamError(f"a record without a time: {error}") from None
-            yield RecordHead(kind, version_id, timestamp, signature)
+            is_of_move = kind == TOMBSTONE and self._is_of_move(length, block, size)
+            yield RecordHead(kind, version_id, timestamp, signature, is_of_move)
 
     def parts(self) -> Iterator[bytes]:
         """Yield the bytes of the record, with its large object, as they are in the stream."""
@@ -113,6 +123,18 @@ class RecordStream:
             del self._buffer[: len(part)]
             self._left -= len(part)
             yield part
+
+    def _is_of_move(self, length: int, block: int, size: int) -> bool:
+        """Whether the metadata of the record say so; they have ``size`` bytes behind the block."""
+        start, end = _HEADER_BYTES + block, _HEADER_BYTES + block + size
+        if end > length:
+            raise StreamError("a record is shorter than its metadata")
+        metadata = bytes(self._peek(_HEAD.size + end)[_HEAD.size + start :])
+        try:
+            fields = msgpack.unpackb(metadata, unicode_errors="surrogateescape")
+            return _MOVED in (fields.get("x") or {})
+        except (ValueError, AttributeError) as error:
+            raise StreamError(f"a removal without metadata: {error}") from None
 
     def _peek(self, size: int) -> bytearray:
         while len(self._buffer) < size:

@@ -5,8 +5,8 @@ Each object server of the wrong policy sends its records of the name, as it woul
 one of the right policy imports them. Which record counts does not depend on their order, so a move
 may be repeated, and replicas that differ become one set. Locks and metadata are in the records.
 
-The versions in the wrong policy are removed afterwards. Such a removal has the time of its version
-with an odd offset, which no write of a client has. So it is never taken for one, and never moved.
+The versions in the wrong policy are removed afterwards. Such a removal says that its version was
+moved. So it is never taken for that of a client, and never moved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from container.misplaced import Entry, Failed
-from container.record_stream import END, TOMBSTONE, RecordHead, RecordStream, StreamError
+from container.record_stream import END, NULL_ID, RecordHead, RecordStream, StreamError
 from martlet.grid.client import GridClient
 from martlet.grid.stream import GridStream
 from martlet.http.backend_client import BackendError
@@ -63,6 +63,33 @@ class Place:
         return count * 2 > len(self.nodes)
 
 
+def held(records: Iterable[RecordHead], target: set[RecordHead]) -> set[RecordHead]:
+    """Those of the records that the target has, or that do not count any more beside its records.
+
+    A server takes no null version that is older than its own, or that a lock voids. The older one
+    does not count, unless a version was written in between: then it is an old version.
+    """
+    ids = {head.version_id for head in target}
+    nulls = {head.timestamp for head in target if head.version_id == NULL_ID}
+    records = set(records)
+    versions = [
+        head.timestamp
+        for head in records | target
+        if head.is_version and head.version_id != NULL_ID
+    ]
+
+    def is_held(head: RecordHead) -> bool:
+        time = head.timestamp
+        if head.version_id != NULL_ID:
+            return head.version_id in ids
+        if time in nulls or struct.pack(">QQ", time.ticks, time.offset) in ids:
+            return True
+        last = max(nulls, default=time)
+        return time < last and not any(time < version < last for version in versions)
+
+    return set(filter(is_held, records))
+
+
 class VersionMover:
     """Moves names.
 
@@ -85,7 +112,7 @@ class VersionMover:
         """
         source, target = self.place(entry, entry.policy_index), self.place(entry, policy_index)
         records = self._records_of(target, tombstones=True)
-        moved_away = {_without_offset(head) for head in records if _is_of_move(head)}
+        moved_away = {_without_offset(head) for head in records if head.is_of_move}
         copied: set[RecordHead] = set()
         receivers = _Receivers(target, self._open, self._timeout)
         read = 0
@@ -112,7 +139,7 @@ class VersionMover:
         """Copy the records of a device that are not known; return all of them."""
         found: set[RecordHead] = set()
         for head, stream in self._export(source, node, tombstones=False):
-            if _is_of_move(head):
+            if head.is_of_move:
                 continue
             found.add(head)
             if head in known:
@@ -137,9 +164,12 @@ class VersionMover:
     def records(self, entry: Entry, policy_index: int) -> set[RecordHead]:
         """The records of an entry's name in a policy, of all devices that answer.
 
+        Removals of versions that were moved away are left out.
+
         :raises Failed: too few of them do.
         """
-        return self._records_of(self.place(entry, policy_index), tombstones=False)
+        found = self._records_of(self.place(entry, policy_index), tombstones=False)
+        return {head for head in found if not head.is_of_move}
 
     def remove(self, entry: Entry, records: Iterable[RecordHead]) -> int:
         """Remove versions in the entry's policy; return how many are locked, and stay.
@@ -292,19 +322,14 @@ class _Receivers:
             raise Failed(f"policy {self._place.policy_index} does not store them: {reasons}")
 
 
-def _is_of_move(head: RecordHead) -> bool:
-    """Whether a record removes a version that was moved to another policy."""
-    return head.kind == TOMBSTONE and head.timestamp.offset % 2 == 1
-
-
 def _without_offset(head: RecordHead) -> _Version:
     return head.version_id, head.timestamp.ticks
 
 
 def _removal(head: RecordHead) -> bytes:
-    """The removal of a version, with the next odd offset."""
+    """The removal of a version, just after it."""
     time = head.timestamp
-    return _REMOVAL.pack(head.version_id, time.ticks, (time.offset + 1) | 1)
+    return _REMOVAL.pack(head.version_id, time.ticks, time.offset + 1)
 
 
 def _time(head: RecordHead) -> Timestamp:

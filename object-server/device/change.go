@@ -31,6 +31,7 @@ type erasure struct {
 	renames  bool             // it removes a null version that has been kept, no other
 	bypasses bool             // the governance of a lock does not count
 	marks    bool             // clients see the null delete marker
+	moves    bool             // the version is in another policy now
 	kept     format.Timestamp // of the null version that has been kept
 	current  format.Reference // what was current; of a hiding erasure
 }
@@ -91,6 +92,9 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	}
 	if e.marks {
 		m.MarkNull()
+	}
+	if e.moves {
+		m.MarkMoved()
 	}
 	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m, now: d.now()}
 	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) { return e.succeed(d, &w, c) })

@@ -189,6 +189,11 @@ func (d *Device) DeleteVersion(at Location, id format.VersionID, t format.Timest
 	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name})
 }
 
+// RemoveMoved is DeleteVersion of a version that was moved to another policy.
+func (d *Device) RemoveMoved(at Location, id format.VersionID, t format.Timestamp, name string) (State, error) {
+	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name, moves: true})
+}
+
 // BypassVersion is DeleteVersion in spite of a lock of governance.
 func (d *Device) BypassVersion(at Location, id format.VersionID, t format.Timestamp, name string) (State, error) {
 	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name, bypasses: true})

@@ -9,3 +9,10 @@ func (m *Metadata) MarkNull() { m.System = Headers{markerName: "null"} }
 
 // MarksNull tells whether MarkNull made the metadata.
 func (m *Metadata) MarksNull() bool { return m.System[markerName] != "" }
+
+// movedName is a stored header of the TOMBSTONE of a version that was moved to another policy.
+const movedName = "X-Object-Sysmeta-Moved"
+
+// MarkMoved makes the metadata those of the removal of a version that is in another policy now.
+// Who moves versions must not take that for a removal by a client.
+func (m *Metadata) MarkMoved() { m.System = Headers{movedName: "true"} }

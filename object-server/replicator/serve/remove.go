@@ -13,7 +13,7 @@ import (
 
 // removing is the part of a store that remove uses.
 type removing interface {
-	DeleteVersion(at device.Location, id format.VersionID, t format.Timestamp, name string) (device.State, error)
+	RemoveMoved(at device.Location, id format.VersionID, t format.Timestamp, name string) (device.State, error)
 }
 
 // remove removes versions of a name, those that are not here as well: a peer may still send them. No container is told, because
@@ -30,7 +30,7 @@ func (r *Replicas) remove(ctx context.Context, q *wire.RemoveRequest) (*wire.Rem
 				return err
 			}
 			t := format.Timestamp{Ticks: binary.LittleEndian.Uint64(rest[16:]), Offset: binary.LittleEndian.Uint64(rest[24:])}
-			_, err := s.DeleteVersion(at, format.VersionID(rest[:16]), t, q.Name)
+			_, err := s.RemoveMoved(at, format.VersionID(rest[:16]), t, q.Name)
 			var older *device.OlderError
 			switch {
 			case errors.Is(err, device.ErrLocked):

@@ -20,7 +20,7 @@ from container.record_stream import (
     RecordStream,
     StreamError,
 )
-from container.version_mover import Blocked, VersionMover
+from container.version_mover import Blocked, VersionMover, held
 from martlet.http.backend_client import BackendError
 from martlet.words.timestamp import Timestamp
 
@@ -36,13 +36,21 @@ def version_id(time: Timestamp, bits: int = 0) -> bytes:
 
 
 def record(
-    kind: int, time: Timestamp, id_: bytes | None = None, large: bytes | None = None
+    kind: int,
+    time: Timestamp,
+    id_: bytes | None = None,
+    large: bytes | None = None,
+    *,
+    is_of_move: bool = False,
 ) -> bytes:
     """A record in a stream, with a body that begins like a record."""
     id_ = version_id(time) if id_ is None else id_
     header = b"mrRC\x01" + bytes([kind]) + bytes(34) + id_
-    header += struct.pack("<QQ", time.ticks, time.offset) + bytes(36) + struct.pack("<Q", 9)
-    body = header + bytes(12) + b"mrRC body" * 10
+    moved = {"X-Object-Sysmeta-Moved": "true"} if is_of_move else None
+    metadata = msgpack.packb({"n": "/a/c/\xfc".encode("latin-1"), "x": moved}, use_bin_type=False)
+    header += struct.pack("<QQ", time.ticks, time.offset) + bytes(12)
+    header += struct.pack("<I20xQ4xI4x", len(metadata), 9, 5)
+    body = header + b"block" + metadata + b"mrRC body" * 10
     size = 2**64 - 1 if large is None else len(large)
     return struct.pack("<IQ", len(body), size) + body + (large or b"")
 
@@ -198,7 +206,7 @@ def test_the_records_of_all_replicas_are_copied_once() -> None:
     one, two, three, gone = times(1, 2, 3, 4)
     first, second, third = record(PUT, one, large=b"x" * 999), record(PUT, two), record(PUT, three)
     removal = record(TOMBSTONE, gone, version_id(three))
-    mark = record(TOMBSTONE, Timestamp(one, 1), version_id(one))
+    mark = record(TOMBSTONE, Timestamp(one, 1), version_id(one), is_of_move=True)
     for server, records in zip(
         cluster.of(AWAY), ([first, second], [second, third, mark], [removal, first]), strict=True
     ):
@@ -259,14 +267,17 @@ def test_what_was_moved_away_does_not_come_back() -> None:
     cluster = Cluster()
     (time,) = times(1)
     cluster.of(AWAY)[0].records = [record(PUT, time)]
-    cluster.of(HOME)[2].records = [record(TOMBSTONE, Timestamp(time, 1), version_id(time))]
+    later = Timestamp(time, 1)
+    mark = record(TOMBSTONE, later, version_id(time), is_of_move=True)
+    cluster.of(HOME)[2].records = [mark]
+    assert cluster.mover().records(ENTRY, HOME) == set()
     with pytest.raises(Blocked):
         cluster.mover().copy(ENTRY, HOME)
-    cluster.of(HOME)[2].records = [record(TOMBSTONE, Timestamp(time, 2), version_id(time))]
+    cluster.of(HOME)[2].records = [record(TOMBSTONE, later, version_id(time))]
     assert len(cluster.mover().copy(ENTRY, HOME)) == 1  # a client has removed it
 
 
-def test_versions_are_removed_with_odd_offsets() -> None:
+def test_versions_are_removed_just_after_their_time() -> None:
     cluster = Cluster()
     one, two, three = times(1, 2, 3)
     found = {
@@ -277,8 +288,31 @@ def test_versions_are_removed_with_odd_offsets() -> None:
     cluster.of(AWAY)[0].is_down = True
     cluster.of(AWAY)[1].locked = 1
     assert cluster.mover().remove(ENTRY, found) == 1
-    wanted = [(NULL, one.ticks, 5), (version_id(two), two.ticks, 1)]
+    wanted = [(NULL, one.ticks, 4), (version_id(two), two.ticks, 1)]
     assert [server.removed for server in cluster.of(AWAY)] == [[], wanted, wanted]
     cluster.of(AWAY)[1].is_down = True
     with pytest.raises(Failed):
         cluster.mover().remove(ENTRY, found)
+
+
+def head(kind: int, time: Timestamp, id_: bytes | None = None) -> RecordHead:
+    return RecordHead(kind, version_id(time) if id_ is None else id_, time, 0)
+
+
+def test_what_the_target_has_not_taken_is_not_held() -> None:
+    one, two, three, four = times(1, 2, 3, 4)
+    null, version = head(PUT, two, NULL), head(PUT, three)
+    assert held({null, version}, {null, version}) == {null, version}
+    assert held({version}, {head(TOMBSTONE, four, version_id(three))}) == {version}
+    assert held({null, version}, set()) == set()
+    # A null version of before, which is locked there, keeps the later one away.
+    assert held({null}, {head(PUT, one, NULL)}) == set()
+    # A later one takes its place, unless a version was written in between.
+    assert held({null}, {head(PUT, four, NULL), head(PUT, one)}) == {null}
+    assert held({null, version}, {head(PUT, four, NULL), version}) == {version}
+    assert held({null}, {head(PUT, four, NULL), version}) == set()
+    # It is kept there under the id of its time.
+    assert held({null, version}, {head(PUT, four, NULL), head(PUT, two), version}) == {
+        null,
+        version,
+    }
