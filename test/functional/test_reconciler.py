@@ -235,6 +235,7 @@ def test_replicas_that_disagree_about_the_policy(
     conf = tmp_path / "container-reconciler.conf"
     text = (ROOT / "etc" / "container-reconciler.conf-sample").read_text()
     conf.write_text(text.replace("# swift_dir = /etc/martlet", f"swift_dir = {split.home}/etc"))
+    assert user.call("PUT", "first").status == 201  # which makes the account
     account, container = names_of(user, "twice", "")[:2]
     ring = rings_of(split).container
     partition, nodes = ring.get_nodes(account, container)
