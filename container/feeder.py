@@ -4,8 +4,8 @@
 A row is misplaced if its storage policy is not the container's: the object was written while the
 container seemed to have another policy. Such rows stay in the database, but neither listings nor
 totals show them. The database records up to which row they are in the queue (misplaced_rows.py), so
-that a crash loses nothing. The set of marked containers is only for
-speed. Every replica of a container feeds the queue; the rows are the same and are merged there.
+that a crash loses nothing. The set of marked containers is only for speed. Every replica of a
+container feeds the queue, where rows of one name are merged.
 """
 
 from __future__ import annotations

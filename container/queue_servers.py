@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from container.misplaced import QUEUE_ACCOUNT, Entry, Failed
-from container.policy_choice import claim_of, winning_policy
-from martlet.http.backend_client import Address, BackendClient, BackendError, BackendExchange
+from container.policy_choice import Claim, claim_of, winning_policy
+from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
 from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
@@ -24,8 +24,6 @@ from ring.ring import Ring
 #: How long the policy of a container is cached, seconds.
 POLICY_SECONDS = 30.0
 _CACHED_MAX = 10_000
-
-
 #: Most rows of versions in one request.
 _ROWS_AT_ONCE = 500
 
@@ -61,16 +59,10 @@ class QueueServers:
         until, policy = self._policies.get(key, (0.0, 0))
         if time.monotonic() < until:
             return policy
-        answers = self._ask("HEAD", account, container, "", {})
-        known = [a.headers for a in answers if a.status // 100 == 2 or a.status == 404]
-        _, nodes = self._ring.get_nodes(account, container)
-        if len(known) * 2 <= len(nodes):
+        claims, count = self._claims(account, container)
+        if len(claims) * 2 <= count:
             return None
-        try:
-            found = winning_policy(map(claim_of, known))
-        except ValueError as error:
-            self._log.error("policy not known path=/%s/%s reason=%s", account, container, error)
-            return None
+        found = winning_policy(claims)
         if found is not None:
             if len(self._policies) >= _CACHED_MAX:
                 self._policies.clear()
@@ -79,15 +71,23 @@ class QueueServers:
 
     def is_agreed(self, account: str, container: str, policy: int) -> bool:
         """Whether all replicas of a container answer now, and none has another policy."""
-        answers = self._ask("HEAD", account, container, "", {})
-        known = [a.headers for a in answers if a.status // 100 == 2 or a.status == 404]
+        claims, count = self._claims(account, container)
+        policies = {claim.policy_index for claim in claims if not claim.is_blank}
+        return len(claims) == count and policies == {policy}
+
+    def _claims(self, account: str, container: str) -> tuple[list[Claim], int]:
+        """The claims of the replicas that answer, and the number of all replicas."""
         _, nodes = self._ring.get_nodes(account, container)
-        try:
-            claims = [claim for claim in map(claim_of, known) if not claim.is_blank]
-        except ValueError as error:
-            self._log.error("policy not known path=/%s/%s reason=%s", account, container, error)
-            return False
-        return len(known) == len(nodes) and {claim.policy_index for claim in claims} == {policy}
+        claims = []
+        for answer in self._ask("HEAD", account, container, "", {}):
+            if answer.status // 100 != 2 and answer.status != 404:
+                continue
+            try:
+                claims.append(claim_of(answer.headers))
+            except ValueError as error:
+                self._log.error("policy not known path=/%s/%s reason=%s", account, container, error)
+                return [], len(nodes)
+        return claims, len(nodes)
 
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue.
@@ -184,20 +184,16 @@ class QueueServers:
             **headers,
         }
         names = f"/{account}/{container}" + (f"/{obj}" if obj else "")
-        started: list[BackendExchange] = []
+        started = []
         for node in nodes:
             path = quote_path(f"/{node['device']}/{partition}{names}")
             target = f"{path}?{query}" if query else path
-            started += self._start((node["ip"], node["port"]), method, target, sent, body)
+            address = node["ip"], node["port"]
+            try:
+                started.append(self._client.start(address, method, target, sent, body))
+            except BackendError as error:
+                self._log.warning("container server did not answer: %s", error)
         return [answer for exchange in started if (answer := self._finish(exchange))]
-
-    def _start(
-        self, address: Address, method: str, target: str, headers: Mapping[str, str], body: bytes
-    ) -> Iterator[BackendExchange]:
-        try:
-            yield self._client.start(address, method, target, headers, body)
-        except BackendError as error:
-            self._log.warning("container server did not answer: %s", error)
 
     def _finish(self, exchange: BackendExchange) -> Answered | None:
         try:

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from container.record import CURRENT, NULL
-from container.version_rows import MARKER_TYPE, NULL_MARKER_ETAG
 from container.version_tables import has_versions
+from martlet.words.delete_markers import MARKER_ETAG, MARKER_TYPE, NULL_MARKER_ETAG
 from storage.name_listing import ListingQuery, Range, Row, Subdir, list_names
 
-_MARKER_ETAG = "d41d8cd98f00b204e9800998ecf8427e"  # of an empty body
 _FIELDS = "name, created_at, size, content_type, etag"
 _VERSIONS = (
     f"SELECT v.{_FIELDS.replace(', ', ', v.')}, v.version_id, v.since, n.current = v.version_id"
@@ -93,5 +92,5 @@ def _shown(row: Row) -> Row:
     if version == NULL and not is_latest:
         version = since
     if etag == NULL_MARKER_ETAG:
-        content_type, etag = MARKER_TYPE, _MARKER_ETAG
+        content_type, etag = MARKER_TYPE, MARKER_ETAG
     return (name, created_at, size, content_type, etag, version, bool(is_latest))

@@ -25,7 +25,6 @@ from martlet.grid.client import GridClient
 from martlet.grid.stream import GridStream
 from martlet.http.backend_client import BackendError
 from martlet.log import get_logger
-from martlet.words.timestamp import Timestamp
 from ring.errors import RingError
 from ring.ring import Node, RingSet
 
@@ -177,7 +176,8 @@ class VersionMover:
         :raises Failed: too few devices have answered.
         """
         place = self.place(entry, entry.policy_index)
-        removals = [_removal(head) for head in sorted(records, key=_time) if head.is_version]
+        versions = (head for head in records if head.is_version)
+        removals = [_removal(head) for head in sorted(versions, key=lambda head: head.timestamp)]
         done, locked = 0, 0
         for node in place.nodes:
             try:
@@ -330,7 +330,3 @@ def _removal(head: RecordHead) -> bytes:
     """The removal of a version, just after it."""
     time = head.timestamp
     return _REMOVAL.pack(head.version_id, time.ticks, time.offset + 1)
-
-
-def _time(head: RecordHead) -> Timestamp:
-    return head.timestamp

@@ -16,13 +16,7 @@ from container.record import CURRENT, NULL, Record, Times, data_time, decode_tim
 from container.replace import replace_rows
 from container.shard_spans import read_spans
 from container.version_tables import has_versions
-
-#: The content type of a delete marker, as Swift shows it.
-MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
-#: The ETag of the null version when it is a delete marker. A null version has data at one time and
-#: is a marker at another; a late POST may change its content type, but not its ETag. As text it is
-#: after every other ETag: of two writes at the same time, the marker wins, as in object servers.
-NULL_MARKER_ETAG = "~marker"
+from martlet.words.delete_markers import MARKER_TYPE, NULL_MARKER_ETAG
 
 _TABLES = (
     """

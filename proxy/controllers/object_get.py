@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from martlet.http.backend_client import BackendError
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
+from martlet.words.delete_markers import MARKER_TYPE
 from proxy.controllers.object_put import ONE_MESSAGE_BYTES_MAX
 from proxy.headers import returned_headers
 from proxy.replicas.fetch import Found, Search, Source, WholeResponse
-from proxy.replicas.versions import MARKER_TYPE
 from proxy.wire_headers import WireHeaders
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from martlet.http.environ import VERSION_REQUEST, Environ
+from martlet.words.delete_markers import MARKER_ETAG, MARKER_TYPE, NULL_MARKER_ETAG
 
 VERSION_ID = "X-Backend-Version-Id"
 VERSION_MARKER = "X-Backend-Version-Marker"
@@ -15,10 +16,6 @@ VERSION_HIDE = "X-Backend-Version-Hide"
 
 #: The version of an object that was written without versioning.
 NULL = "null"
-#: The content type of a delete marker in listings.
-MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
-_MARKER_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
-_NULL_MARKER_ETAG = "~marker"  # see container-db.md
 
 _Row = tuple[str, dict[str, str]]
 
@@ -69,7 +66,7 @@ def rows_of_delete(row: Mapping[str, str], headers: Mapping[str, str]) -> list[_
         return [("DELETE", dict(row))]
     removal = {**row, VERSION_ID: version}
     if VERSION_MARKER in headers:
-        etag = _NULL_MARKER_ETAG if version == NULL else _MARKER_ETAG
+        etag = NULL_MARKER_ETAG if version == NULL else MARKER_ETAG
         marker = {"X-Size": "0", "X-Content-Type": MARKER_TYPE, "X-Etag": etag}
         return [("PUT", {**removal, **marker})]
     rows = [("DELETE", removal)]

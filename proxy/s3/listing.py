@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from martlet.http.listing import escape_xml
 from martlet.http.response import Response
+from martlet.words.delete_markers import MARKER_TYPE
 from martlet.words.names import BadNameError, check_text
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.large_objects.row_etag import Row
@@ -25,7 +26,6 @@ from proxy.s3.wire.times import xml_time_of_row
 from proxy.s3.wire.xml_out import Document
 
 _STANDARD = f"<StorageClass>{DEFAULT_CLASS}</StorageClass>"
-_MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
 
 
 class _Page:
@@ -241,4 +241,4 @@ def _version_of(page: _Page, row: Row, owner: str) -> str:
 
 def is_delete_marker(row: Row) -> bool:
     """Whether a row of a listing of versions is a delete marker."""
-    return bool(row["content_type"] == _MARKER_TYPE)
+    return bool(row["content_type"] == MARKER_TYPE)

@@ -9,6 +9,7 @@ from martlet.conf.options import is_true
 from martlet.http.environ import Environ
 from martlet.http.headers import Headers
 from martlet.http.response import Response, http_date
+from martlet.words.delete_markers import MARKER_TYPE
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.large_objects.byte_ranges import parse_ranges
@@ -37,7 +38,6 @@ from proxy.s3.wire.tags import tags_of_stored
 from proxy.s3.wire.times import parse_http_date
 
 _CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
-_DELETE_MARKER_TYPE = "application/x-deleted;swift_versions_deleted=1"
 #: ETags of large objects that Swift's API wrote are shown with this end.
 _UNKNOWN_COUNT = "-N"
 
@@ -212,7 +212,7 @@ def conditions(call: Call, names: Mapping[str, str]) -> dict[str, str]:
 def _refusal(call: Call, answered: Answered) -> S3Error:
     headers = answered.headers
     version = call.params.get("versionId")
-    is_marker = headers.get("content-type", "").replace(" ", "") == _DELETE_MARKER_TYPE
+    is_marker = headers.get("content-type", "").replace(" ", "") == MARKER_TYPE
     if answered.status == 404 and version is not None:
         # Amazon has another status for a version that is there, but is a delete marker.
         error = S3Error("MethodNotAllowed") if is_marker else _no_version(call, version, answered)

@@ -436,13 +436,42 @@ def test_versions_of_a_sharded_container_come_home(split: RunningCluster, user: 
     await_true(lambda: used(user, "shards") == (31, 30 + 2 * 12), "the counts are right")
 
 
+def test_a_client_removes_a_version_between_copy_and_removal(
+    split: RunningCluster, user: Account
+) -> None:
+    """Its removal is not taken for that of a move, which would end all moves of the name."""
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "between", headers=headers).status == 201
+    names = names_of(user, "between", "o")
+    times = write_versions(split, names, SILVER)
+    await_rows(split, names, SILVER, 4)
+    in_silver = Entry("", SILVER, *names, False, times[3], times[3])
+    mover_of(split).copy(in_silver, GOLD)  # and the reconciler was killed
+    rows = [row | {"storage_policy_index": GOLD} for row in rows_of(split, names, SILVER)[0]]
+    send_rows(split, names, rows)
+    assert call_version(user, "DELETE", "between", times[0].normal).status == 204
+    later = Timestamp.now()
+    version = {"X-Backend-Version-Id": later.internal}
+    write_misplaced(split, "PUT", names, SILVER, later, b"later", version)
+    await_rows(split, names, SILVER, 1)
+    wanted = [(later.normal, True), (times[3].normal, False), (times[1].normal, False)]
+
+    def are_moved() -> bool:
+        assert "blocked" not in reconcile(split)
+        return versions_of(user, "between") == wanted
+
+    await_true(are_moved, "all but the removed one are listed")
+    assert user.call("GET", "between", "o").body == b"later"
+    assert not any(head.is_version for head in mover_of(split).records(in_silver, SILVER))
+
+
 def mover_of(running: RunningCluster) -> VersionMover:
     secrets = ClusterConf.load(running.home / "etc").grid.secrets
     return VersionMover(rings_of(running), GridClient(secrets), 30)
 
 
 def test_a_locked_version_stays_in_both_policies(split: RunningCluster, user: Account) -> None:
-    """Nothing removes it before its lock ends. This test must run last: its entry stays."""
+    """Nothing removes it before its lock ends. This test and the next run last: entries stay."""
     headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
     assert user.call("PUT", "locked", headers=headers).status == 201
     names, time = names_of(user, "locked", "o"), Timestamp.now()
@@ -460,6 +489,33 @@ def test_a_locked_version_stays_in_both_policies(split: RunningCluster, user: Ac
         assert len(queue(split, time)) == 1
     assert call_version(user, "DELETE", "locked", time.normal).status == 403
     assert records(split, names) == {"bundles": {"PUT": 3}, "bundles-1": {"PUT": 3}}
+
+
+def test_what_a_locked_null_version_keeps_away_is_not_removed(
+    split: RunningCluster, user: Account
+) -> None:
+    """Gold takes no later null version. It stays in silver, as does its entry in the queue."""
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "refused", headers=headers).status == 201
+    names, now = names_of(user, "refused", "o"), Timestamp.now()
+    times = [Timestamp.from_ticks(now.ticks - 100_000 * back) for back in (3, 2, 1)]
+    until = Timestamp(float(now) + 3600).internal
+    lock = {"X-Backend-Lock-Mode": "COMPLIANCE", "X-Backend-Lock-Until": until}
+    write_misplaced(split, "PUT", names, GOLD, times[0], b"locked", lock)
+    version = {"X-Backend-Version-Id": times[1].internal}
+    write_misplaced(split, "PUT", names, SILVER, times[1], b"version", version)
+    write_misplaced(split, "PUT", names, SILVER, times[2], b"null")
+    await_rows(split, names, SILVER, 2)
+
+    def is_moved() -> bool:
+        assert "versions=" not in reconcile(split)
+        return len(versions_of(user, "refused")) == 1
+
+    await_true(is_moved, "the version is moved")
+    assert call_version(user, "GET", "refused", times[1].normal).body == b"version"
+    assert call_version(user, "GET", "refused", times[0].normal).body == b"locked"
+    left = mover_of(split).records(Entry("", SILVER, *names, False, now, now), SILVER)
+    assert [(head.version, head.timestamp) for head in left if head.is_version] == [("", times[2])]
 
 
 def late_row(time: Timestamp, version_id: str, **values: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a child process of a test run does before its program."""
+"""The preparation of a child process of a test run, before its program."""
 
 from __future__ import annotations
 

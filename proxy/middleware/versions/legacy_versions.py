@@ -20,6 +20,7 @@ from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, http_error
+from martlet.words.delete_markers import MARKER_TYPE
 from martlet.words.names import BadNameError, split_path, str_to_wsgi, wsgi_to_str
 from martlet.words.timestamp import Timestamp
 from proxy.lookup.info import Info
@@ -34,7 +35,6 @@ from proxy.middleware.subrequest import (
     read_body,
     sub_environ,
 )
-from proxy.replicas.versions import MARKER_TYPE
 
 STACK_HEADER = "X-Versions-Location"
 HISTORY_HEADER = "X-History-Location"

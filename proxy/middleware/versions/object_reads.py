@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from martlet.http.environ import VERSION_REQUEST, Environ, WSGIApp
 from martlet.http.headers import Headers
+from martlet.words.delete_markers import MARKER_TYPE
 from proxy.middleware.subrequest import get_container_info
 from proxy.middleware.versions.changed_answer import changed_answer
 from proxy.middleware.versions.container_lookup import ENABLED_KEY, SOURCE, ContainerLookup
@@ -14,7 +15,6 @@ from proxy.middleware.versions.header_names import CLIENT_VERSION_ID
 from proxy.middleware.versions.owner_request import owner_request
 from proxy.middleware.versions.query import RequestedObject
 from proxy.replicas.versions import (
-    MARKER_TYPE,
     NULL,
     VERSION_ID,
     VERSION_MARKER,

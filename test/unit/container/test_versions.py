@@ -269,17 +269,22 @@ _rows = st.one_of(
 @given(rows=st.lists(_rows, min_size=1, max_size=7), data=st.data())
 def test_rows_may_come_in_any_order_and_again(rows: list[Any], data: st.DataObject) -> None:
     records = [parse_record(row) for row in [*rows, version("o", 9)]]
-    states = []
-    for _ in range(3):
-        order: list[Record] = data.draw(st.permutations(records + records[:2]))
-        size = data.draw(st.integers(1, len(order)))
-        connection = container_in_memory()
-        for start in range(0, len(order), size):
-            merge_rows(connection, order[start : start + size])
-        states.append(state_of(connection))
-    assert states[0] == states[1] == states[2]
+    one, two, three = (merged_in_any_order(records, data) for _ in range(3))
+    assert one == two == three
 
 
+def merged_in_any_order(records: list[Record], data: st.DataObject) -> tuple[Any, ...]:
+    """All that is derived from the records, and their policies."""
+    order: list[Record] = data.draw(st.permutations(records + records[:2]))
+    size = data.draw(st.integers(1, len(order)))
+    connection = container_in_memory()
+    for start in range(0, len(order), size):
+        merge_rows(connection, order[start : start + size])
+    policies = "SELECT name, version_id, storage_policy_index FROM version ORDER BY 1, 2"
+    return state_of(connection), connection.execute(policies).fetchall()
+
+
+@settings(max_examples=150, deadline=None)
 @given(rows=st.lists(_rows, min_size=1, max_size=6), data=st.data())
 def test_rows_of_moved_versions_may_come_in_any_order(rows: list[Any], data: st.DataObject) -> None:
     """Rows of other policies, and some of them again in the policy of the container."""
@@ -289,18 +294,8 @@ def test_rows_of_moved_versions_may_come_in_any_order(rows: list[Any], data: st.
         records.append(parse_record(row)._replace(storage_policy_index=policy))
         if data.draw(st.booleans()):
             records.append(records[-1]._replace(storage_policy_index=0))
-    states = []
-    for _ in range(3):
-        order: list[Record] = data.draw(st.permutations(records + records[:2]))
-        size = data.draw(st.integers(1, len(order)))
-        connection = container_in_memory()
-        for start in range(0, len(order), size):
-            merge_rows(connection, order[start : start + size])
-        found = (
-            "SELECT name, version_id, created_at, storage_policy_index FROM version ORDER BY 1, 2"
-        )
-        states.append((state_of(connection), connection.execute(found).fetchall()))
-    assert states[0] == states[1] == states[2]
+    one, two, three = (merged_in_any_order(records, data) for _ in range(3))
+    assert one == two == three
 
 
 def test_any_two_rows_in_both_orders() -> None:
