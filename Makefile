@@ -81,9 +81,9 @@ status: $(INSTALLED) ## show what runs
 
 test: ## everything that must pass before a change lands
 	@# First what keeps one processor busy or waits for a download, four of it at a time. Then unit
-	@# tests and Go's, which use two processors each.
+	@# tests and Go's: each leaves a fifth of two processors idle.
 	@$(MAKE) --no-print-directory -j4 --output-sync=target go-check check tidy site units wheel $(KEYSTONE_INSTALLED) judge-installed
-	@$(MAKE) --no-print-directory -j1 unit go-test
+	@$(MAKE) --no-print-directory -j2 --output-sync=line unit go-test
 	@# These wait for their clusters a quarter of the time, so that they share the processors. Their
 	@# ports are apart.
 	@$(MAKE) --no-print-directory -j3 --output-sync=target functional keystone judge

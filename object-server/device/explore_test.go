@@ -109,7 +109,7 @@ func (c *crashHunt) step() bool {
 	h, x := crashPlan(seed)
 	x.isKnown = c.isKnown
 	if raceDetector {
-		x.limit, h.changes = max(x.limit/8, 8), h.changes/2
+		x.limit, h.changes = 2, h.changes/2 // the detector sees the goroutines of a state, not its bytes
 	}
 	err := x.run(h)
 	c.mu.Lock()
