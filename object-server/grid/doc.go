@@ -11,8 +11,8 @@
 //   - nothing that a peer sends before its proof holds costs more than a frame of 4 KiB and a few seconds.
 //
 // Frames that are queued while a write is under way go as one message. The WebSocket library is github.com/gobwas/ws: it
-// leaves buffers to us, so a message is masked in place and written at once; github.com/coder/websocket writes a masked
-// message in pieces of 4 KiB.
+// leaves buffers and masks to us, so a message is written at once and as it is; github.com/coder/websocket writes a
+// masked message in pieces of 4 KiB.
 //
 // Files: conn.go is a connection and its end, receive.go the frames that come, outbox.go the messages that go; calls.go
 // is the requester's side and serve.go the responder's; stream.go; handshake.go, acceptor.go and peer.go make

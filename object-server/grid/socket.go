@@ -3,10 +3,8 @@ package grid
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 
@@ -25,6 +23,11 @@ const (
 	headRoom = ws.MaxHeaderSize
 )
 
+// unmasked is the mask of what a connector sends: the payload is as it was, and no pass over its bytes is needed. RFC
+// 6455, section 5.3, wants random masks, for pages in a browser that choose bytes to mislead a cache on the way. Here
+// both sides have proved that they are servers of the cluster (doc/decisions/0022-masks-of-zeros.md).
+var unmasked [4]byte
+
 // socket is a WebSocket connection. One goroutine reads, one writes.
 type socket struct {
 	conn   net.Conn
@@ -35,7 +38,6 @@ type socket struct {
 	ponged func(payload []byte) // answers a PING of RFC 6455; nil: none is answered
 
 	message []byte // that was read last
-	mask    [4]byte
 }
 
 // newSocket takes a connection after the upgrade; early has what was read beyond the response or request.
@@ -102,10 +104,15 @@ func (s *socket) part(h ws.Header) error {
 	if _, err := io.ReadFull(s.in, s.message[start:]); err != nil {
 		return err
 	}
-	if h.Masked {
-		ws.Cipher(s.message[start:], h.Mask, 0)
-	}
+	unmask(s.message[start:], h)
 	return nil
+}
+
+// unmask reverses a mask. A mask of zeros, which our connectors send, changes nothing.
+func unmask(payload []byte, h ws.Header) {
+	if h.Mask != unmasked {
+		ws.Cipher(payload, h.Mask, 0)
+	}
 }
 
 // grow adds n bytes of any value.
@@ -124,9 +131,7 @@ func (s *socket) control(h ws.Header) error {
 	if _, err := io.ReadFull(s.in, b); err != nil {
 		return err
 	}
-	if h.Masked {
-		ws.Cipher(b, h.Mask, 0)
-	}
+	unmask(b, h)
 	switch h.OpCode {
 	case ws.OpClose:
 		return io.EOF
@@ -138,28 +143,19 @@ func (s *socket) control(h ws.Header) error {
 	return nil
 }
 
-// write sends one message. The payload begins at headRoom of b; what is before it is overwritten, and with it the
-// payload, if it has to be masked.
+// write sends one message. The payload begins at headRoom of b; what is before it is overwritten.
 func (s *socket) write(b []byte, op ws.OpCode) error {
-	start, err := s.seal(b, op)
-	if err != nil {
-		return err
-	}
-	_, err = s.conn.Write(b[start:])
+	_, err := s.conn.Write(b[s.seal(b, op):])
 	return err
 }
 
-// seal puts the header before the payload and masks it. It returns where the header begins.
-func (s *socket) seal(b []byte, op ws.OpCode) (int, error) {
+// seal puts the header before the payload. It returns where the header begins.
+func (s *socket) seal(b []byte, op ws.OpCode) int {
 	payload := b[headRoom:]
 	start, maskBit := headRoom, byte(0)
 	if s.masks() {
-		if _, err := rand.Read(s.mask[:]); err != nil {
-			return 0, fmt.Errorf("a mask: %w", err)
-		}
-		start -= len(s.mask)
-		copy(b[start:], s.mask[:])
-		ws.Cipher(payload, s.mask, 0)
+		start -= len(unmasked)
+		copy(b[start:], unmasked[:])
 		maskBit = 0x80
 	}
 	switch n := len(payload); {
@@ -176,5 +172,5 @@ func (s *socket) seal(b []byte, op ws.OpCode) (int, error) {
 		binary.BigEndian.PutUint64(b[start+2:], uint64(n))
 	}
 	b[start] = 0x80 | byte(op)
-	return start, nil
+	return start
 }
