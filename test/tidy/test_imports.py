@@ -24,6 +24,7 @@ MAY_IMPORT = {
 # Benchmarks are programs, so they stand on top; what they share is below everything.
 GO_LEVELS = {
     "vfs": 0,
+    "awake": 0,
     "ring": 0,
     "bench/blockstat": 0,
     "grid/auth": 0,
