@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/proof"
 	"martlet/object-server/reconcache"
 	"martlet/object-server/vfs"
 )
@@ -357,6 +358,19 @@ func TestASectorThatCannotBeReadOnce(t *testing.T) {
 	check(t, err)
 	if report.Refuted != 1 || report.Damages+report.Failures > 0 || report.Partitions != whole.Partitions || report.Objects < 10 {
 		t.Errorf("%+v %s", report, log)
+	}
+}
+
+// A process that was halted does not take its disks for stuck.
+func TestAHaltIsNoHang(t *testing.T) {
+	const stall = 2 * time.Second // much longer than the rest takes, also on a busy machine
+	h := newHost(t, 1, "")
+	a, _ := h.auditor(func(c *Config) { c.Stall = stall })
+	d := a.deviceOf("d1", "127.0.0.1:1")
+	d.touch()
+	proof.Halt(t, stall+time.Second)
+	if d.isStuck() {
+		t.Error("it counts as stuck")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"martlet/object-server/awake"
 	"martlet/object-server/background"
 	"martlet/object-server/grid"
 	"martlet/object-server/replicator/wire"
@@ -24,7 +25,7 @@ type device struct {
 	bytes   *background.Rate
 	objects [kinds]*background.Rate
 
-	touched   atomic.Int64 // Unix time in ns when the disk answered last
+	touched   atomic.Int64 // when the disk answered last, by the clock of package awake
 	pauses    atomic.Int32 // what is waited for, and is not the disk
 	isWorking atomic.Bool
 	state     *cursors  // nil: not read yet
@@ -89,7 +90,7 @@ func (d *device) enter(ctx context.Context) (leave func(), err error) {
 
 // isStuck tells whether the disk has not answered for too long.
 func (d *device) isStuck() bool {
-	return d.pauses.Load() == 0 && time.Since(time.Unix(0, d.touched.Load())) > d.config.Stall
+	return d.pauses.Load() == 0 && awake.Since(time.Duration(d.touched.Load())) > d.config.Stall
 }
 
 // pause begins a wait for something else than the disk, which ends with the function that is returned.
@@ -101,7 +102,7 @@ func (d *device) pause() (end func()) {
 	}
 }
 
-func (d *device) touch() { d.touched.Store(time.Now().UnixNano()) }
+func (d *device) touch() { d.touched.Store(int64(awake.Now())) }
 
 // files is the file system of the device, at the rate that is allowed. What is read is counted.
 func (d *device) files(ctx context.Context, report *Report) vfs.FS {

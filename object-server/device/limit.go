@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"martlet/object-server/awake"
 )
 
 const (
@@ -30,10 +32,8 @@ func newLimit(most int, wait, stuck time.Duration) limit {
 	return limit{places: make(chan struct{}, most), wait: wait, stuck: stuck}
 }
 
-var started = time.Now()
-
-// clock is a time in nanoseconds that goes on when the time of day is set.
-func clock() int64 { return int64(time.Since(started)) }
+// clock is a time in nanoseconds. It stands still while the process does: a halt is no silence of the disk.
+func clock() int64 { return int64(awake.Now()) }
 
 // enter waits for a place, which leave gives back. ErrBusy if none gets free in time,
 // ErrStuck at once if none has for long.
@@ -53,12 +53,12 @@ func (l *limit) queue() error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	timer := time.NewTimer(l.wait)
-	defer timer.Stop()
+	over := make(chan struct{})
+	defer awake.AfterFunc(l.wait, func() { close(over) }).Stop()
 	select {
 	case l.places <- struct{}{}:
 		return nil
-	case <-timer.C:
+	case <-over:
 		if err := l.check(); err != nil {
 			return err
 		}

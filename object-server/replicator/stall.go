@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"martlet/object-server/awake"
 	"martlet/object-server/device"
 )
 
@@ -15,7 +16,8 @@ var errStalled = errors.New("no progress for too long")
 // stallTimeouts is how much longer a step may take than a request: a slow disk flushes a large object in one.
 const stallTimeouts = 5
 
-// watch ends a context if one step of the work takes too long. Waiting for the rate that is allowed is no step.
+// watch ends a context if one step of the work takes too long. Waiting for the rate that is allowed is no step, and time in
+// which the process was halted does not count.
 type watch struct {
 	ctx     context.Context
 	end     context.CancelCauseFunc
@@ -29,7 +31,7 @@ func newWatch(ctx context.Context, timeout time.Duration) *watch {
 
 // begin begins a step; the caller calls the result at its end.
 func (w *watch) begin() func() bool {
-	return time.AfterFunc(w.timeout, func() { w.end(errStalled) }).Stop
+	return awake.AfterFunc(w.timeout, func() { w.end(errStalled) }).Stop
 }
 
 // cause is the error of the work, with the reason that the context ended.

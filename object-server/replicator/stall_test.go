@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"martlet/object-server/proof"
 )
 
 // hang puts a pipe in place of each segment of a device: reading it waits for ever. The server has them open.
@@ -61,5 +63,17 @@ func TestADiskThatHangs(t *testing.T) {
 	release()
 	for report.Running > 0 {
 		report, _ = r.Pass(ctx, time.Second)
+	}
+}
+
+// A step of a process that was halted has not taken long.
+func TestAHaltIsNoStall(t *testing.T) {
+	const timeout = 400 * time.Millisecond // of a request; much longer for a step than the rest takes
+	w := newWatch(context.Background(), timeout)
+	defer w.end(nil)
+	stop := w.begin()
+	proof.Halt(t, stallTimeouts*timeout+time.Second)
+	if !stop() || w.ctx.Err() != nil {
+		t.Error("the halt ended the step")
 	}
 }

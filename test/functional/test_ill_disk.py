@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
+import select
+import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cluster_logs import errors_since
 from ill_disk import DEVICE, IllDisk, hang_at_start
 from running_cluster import RunningCluster, await_true
 from storage_connection import StorageConnection
@@ -20,6 +25,8 @@ from ring.ring import load_rings
 SECTOR = 512
 #: Records that one sector touches at most; the shortest one of an object takes 320 bytes.
 RECORDS_OF_SECTOR = 3
+#: Longer than a disk may be silent before an object server refuses requests for it, seconds.
+HALT_SECONDS = 13.0
 
 
 @pytest.fixture
@@ -67,6 +74,21 @@ def names_together(cluster: RunningCluster, account: Account, count: int) -> lis
             if len(together[partition]) == count:
                 return together[partition]
     raise AssertionError
+
+
+def request(cluster: RunningCluster, account: Account, name: str) -> StorageConnection:
+    """Send a GET to the object server itself, for the replica on the failing disk."""
+    ring = load_rings(cluster.home / "etc").object_ring(0)
+    name_of = account.path.rpartition("/")[2]
+    partition, _nodes = ring.get_nodes(name_of, "c", name)
+    server = StorageConnection(cluster.home, HOST, cluster.storage_port("object"))
+    policy = {"X-Backend-Storage-Policy-Index": "0"}
+    server.request("GET", f"/{DEVICE}/{partition}/{name_of}/c/{name}", headers=policy)
+    return server
+
+
+def is_answered(server: StorageConnection) -> bool:
+    return bool(select.select([server.sock], [], [], 0)[0])
 
 
 def statuses_of_device(cluster: RunningCluster, account: Account, names: list[str]) -> Counter[int]:
@@ -131,6 +153,43 @@ def test_a_disk_that_hangs(cluster: RunningCluster, disk: IllDisk, account: Acco
     assert cluster.pid_of("object-server") == server
     assert_all_are_served(account, names)
     assert_nothing_is_lost(account, uploader)
+
+
+def test_a_halt_of_the_server(cluster: RunningCluster, disk: IllDisk, account: Account) -> None:
+    """Time in which the server is stopped is no silence of the disk. A hang afterwards is one."""
+    names = names_together(cluster, account, 40)
+    put_all(account, names)
+    stored = Counter({200: len(names)})
+    await_true(lambda: statuses_of_device(cluster, account, names) == stored, "all replicas")
+    began = time.time()
+    pid = cluster.pid_of("object-server")
+    disk.hold_reads(".bundle")
+    first = request(cluster, account, names[0])
+    await_true(lambda: disk.held_reads() == 1, "a call that hangs")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(HALT_SECONDS)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    second = request(cluster, account, names[1])
+    await_true(lambda: disk.held_reads() == 2 or is_answered(second), "the next request")
+    assert not is_answered(second), second.getresponse().read()
+    assert not [line for line in errors_since(cluster.home, began) if "not answer" in line]
+
+    def is_refused() -> bool:
+        third = request(cluster, account, names[2])
+        is_soon = bool(select.select([third.sock], [], [], 1)[0])
+        refused = is_soon and third.getresponse().status == 507
+        third.close()
+        return refused
+
+    await_true(is_refused, "the hang to be found")
+    disk.heal()
+    for name, server in zip(names, (first, second), strict=False):
+        answer = server.getresponse()
+        assert (answer.status, answer.read() == content_of(name)) == (200, True), name
+        server.close()
+    assert cluster.pid_of("object-server") == pid
 
 
 def test_a_disk_that_hangs_at_start(

@@ -77,6 +77,14 @@ class IllDisk:
         """Make all calls hang."""
         self._say("hang")
 
+    def hold_reads(self, suffix: str) -> None:
+        """Make reads of files hang whose path has the suffix."""
+        self._say(f"hold {suffix}")
+
+    def held_reads(self) -> int:
+        """Return how many of these reads hang now."""
+        return int(self._ask("held"))
+
     def fill(self) -> None:
         """Make calls that need space fail."""
         self._say("full")
@@ -90,10 +98,13 @@ class IllDisk:
         self._say(f"bad {suffix} {offset} {length}")
 
     def _say(self, command: str) -> None:
+        assert self._ask(command) == "ok"
+
+    def _ask(self, command: str) -> str:
         assert self._process.stdin
         self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
-        assert self._line() == "ok"
+        return self._line()
 
     def _line(self) -> str:
         assert self._process.stdout

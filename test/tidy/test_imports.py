@@ -51,7 +51,7 @@ GO_LEVELS = {
     "device/partpower": 4,
     "device": 5,
     "updates": 5,
-    "server/calls": 0,
+    "server/calls": 1,
     "server/descriptors": 0,
     "server/marker": 0,
     "server/message": 0,

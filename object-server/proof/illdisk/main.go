@@ -3,10 +3,12 @@
 //
 //	illdisk DIRECTORY MOUNTPOINT
 //
-// It prints "ready", and then reads commands, one a line, and answers "ok":
+// It prints "ready", and then reads commands, one a line, and answers "ok" to most:
 //
 //	bad SUFFIX OFFSET LENGTH   reads of files with names that end so fail with EIO where they touch these bytes
 //	hang                       no call returns
+//	hold SUFFIX                reads of files with names that end so do not return
+//	held                       is answered with the number of reads that do not return
 //	full                       calls that need space fail with ENOSPC
 //	heal                       all is as before; what hangs goes on
 //
@@ -41,11 +43,13 @@ func main() {
 	}
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := illness.command(lines.Text()); err != nil {
+		if lines.Text() == "held" {
+			fmt.Println(illness.held.Load())
+		} else if err := illness.command(lines.Text()); err != nil {
 			fmt.Println(err)
-			continue
+		} else {
+			fmt.Println("ok")
 		}
-		fmt.Println("ok")
 	}
 	illness.heal()
 	// Servers that were killed may hold files open: the mount goes away with the last of them.
@@ -86,6 +90,10 @@ type illness struct {
 	healthy chan struct{} // closed while calls return
 	bad     []extent
 	full    atomic.Bool
+
+	hold    string        // reads of files with names that end so wait; empty: none
+	holding chan struct{} // until this is closed
+	held    atomic.Int64
 }
 
 // extent is a place that cannot be read.
@@ -107,6 +115,8 @@ func (i *illness) command(line string) error {
 		i.hang()
 	case "full":
 		i.full.Store(true)
+	case "hold":
+		return i.holdReads(strings.TrimPrefix(line, "hold "))
 	case "heal":
 		i.heal()
 	case "bad":
@@ -132,11 +142,25 @@ func (i *illness) hang() {
 	}
 }
 
+func (i *illness) holdReads(suffix string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.hold != "" {
+		return fmt.Errorf("reads are held already")
+	}
+	i.hold, i.holding = suffix, make(chan struct{})
+	return nil
+}
+
 func (i *illness) heal() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.bad = nil
 	i.full.Store(false)
+	if i.hold != "" {
+		close(i.holding)
+		i.hold = ""
+	}
 	select {
 	case <-i.healthy:
 	default:
@@ -159,6 +183,18 @@ func (i *illness) waitForSpace() fuse.Status {
 		return fuse.Status(syscall.ENOSPC)
 	}
 	return fuse.OK
+}
+
+// waitToRead returns when reads of the file return.
+func (i *illness) waitToRead(name string) {
+	i.mu.Lock()
+	isHeld, holding := i.hold != "" && strings.HasSuffix(name, i.hold), i.holding
+	i.mu.Unlock()
+	if isHeld {
+		i.held.Add(1)
+		<-holding
+		i.held.Add(-1)
+	}
 }
 
 // isBad tells whether a read touches a place that cannot be read.
@@ -223,6 +259,7 @@ type file struct {
 
 // Read implements fs.FileReader.
 func (f *file) Read(ctx context.Context, p []byte, offset int64) (fuse.ReadResult, syscall.Errno) {
+	f.illness.waitToRead(f.name)
 	if f.illness.isBad(f.name, offset, int64(len(p))) {
 		return nil, syscall.EIO
 	}

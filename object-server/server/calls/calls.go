@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"martlet/object-server/awake"
 )
 
 // Wait is how long a request waits for a call to a device. A device in order answers in milliseconds.
@@ -33,15 +35,15 @@ func New[T any](keepsLast bool) *Group[T] {
 }
 
 // Do returns the result of do, or of the call of that name that already runs. After wait it returns ErrNoAnswer, and the
-// last result if the group keeps those.
+// last result if the group keeps those. Time in which the process was halted does not count.
 func (g *Group[T]) Do(name string, wait time.Duration, do func() (T, error)) (T, error) {
 	c := g.start(name, do)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	over := make(chan struct{})
+	defer awake.AfterFunc(wait, func() { close(over) }).Stop()
 	select {
 	case <-c.done:
 		return c.value, c.err
-	case <-timer.C:
+	case <-over:
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.last[name], ErrNoAnswer
