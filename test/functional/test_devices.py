@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from cluster.ports import HOST
 from ring.hashing import HashPath
 from ring.ring import Ring
 
+#: How long an object server lets a DELETE wait for space, seconds.
+ERASE_SECONDS = 5.0
 RING_BUILDER = str(Path(sysconfig.get_path("scripts")) / "martlet-ring-builder")
 
 
@@ -39,6 +43,29 @@ def name_on(ring: Ring, account: str, container: str, device: str) -> tuple[str,
         if device in {node["device"] for node in nodes}:
             return f"o{number}", partition
     raise AssertionError(f"no partition on {device}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """One small file system for all devices of the cluster in ``tmp_path / "home"``."""
+    if os.geteuid():
+        pytest.skip("only root can mount a file system")
+    directory = tmp_path / "home" / "devices"
+    directory.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", directory], check=True)
+    yield directory
+    subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def fill(file: Path) -> None:
+    """Write a file until no space is left."""
+    with file.open("wb", buffering=0) as opened:
+        block = bytes(64 * 1024)
+        while True:
+            try:
+                opened.write(block)
+            except OSError:
+                return
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +100,35 @@ def test_a_handoff_takes_the_place_of_a_failed_device(
     finally:
         aside.rename(lost)
     assert account.call("GET", container, name).body == b"on three devices"
+
+
+def test_a_file_of_another_program_fills_the_devices(
+    small_disk: Path, new_cluster: Callable[..., RunningCluster]
+) -> None:
+    """A DELETE is refused at once: no compaction can give space back. The objects are served."""
+    cluster = new_cluster().start().await_writes()
+    account = Account(cluster.port)
+    assert account.call("PUT", "c").status == 201
+    for number in range(60):
+        assert account.call("PUT", "c", f"o{number}", body=b"x" * 20_000).status == 201
+    foreign = small_disk / "foreign"
+    fill(foreign)
+
+    def delete(number: int) -> tuple[int, float]:
+        began = time.monotonic()
+        status = account.call("DELETE", "c", f"o{number}").status
+        return status, time.monotonic() - began
+
+    # For up to a second a server may go by the space that there was. Some replicas have tombstones.
+    await_true(lambda: delete(0)[0] == 503, "the servers see that no space is left")
+    refused = [delete(number) for number in range(1, 6)]
+    assert {status for status, _seconds in refused} == {503}
+    # A busy machine is late now and then.
+    assert min(seconds for _status, seconds in refused) < ERASE_SECONDS / 2
+    assert {account.call("GET", "c", f"o{number}").status for number in range(10, 60)} == {200}
+    foreign.unlink()
+    await_true(lambda: delete(59)[0] == 204, "a DELETE")
+    account.close()
 
 
 def test_one_failed_device_leaves_every_old_object_readable(
