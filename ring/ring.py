@@ -133,7 +133,8 @@ class Ring:
 
     A look-up checks the file for changes, at most every ``reload_seconds``. A new ring replaces the
     old one in one assignment. While the new file is damaged or missing, the old ring stays in use,
-    with one line in the log. Node dicts and tuples are shared between calls: do not change them.
+    with one line in the log for each reason. Node dicts and tuples are shared between calls: do not
+    change them.
     """
 
     def __init__(
@@ -156,6 +157,9 @@ class Ring:
         self._logger = logger or logging.getLogger("martlet.ring")
         self._clock = clock
         self._stamp = _Stamp.of(self.path)
+        self._unread = (
+            ""  # why the last look could not read the file, which the next one tries again
+        )
         self._snapshot = self._load()
         self._next_look = clock() + reload_seconds
 
@@ -254,7 +258,12 @@ class Ring:
 
     def _look_for_change(self) -> None:
         stamp, before = _Stamp.of(self.path), self._stamp
+        unread, self._unread = self._unread, ""
         if stamp == before:
+            if unread:
+                self._logger.info(
+                    "event=ring_restored path=%s: the file of the ring in use", self.path
+                )
             return
         # Taken before reading: the next check detects a file that is replaced in between. The stamp
         # of a damaged file is kept as well, so it is reported once and not at every check.
@@ -262,10 +271,11 @@ class Ring:
         try:
             self._snapshot = self._load()
         except RingFileError as error:
-            self._logger.error("event=ring_reload_failed the old ring stays in use: %s", error)
             # The disk, or a want of descriptors, may be the reason, and the file good.
             if stamp is not None and isinstance(error.__cause__, OSError):
-                self._stamp = before
+                self._stamp, self._unread = before, str(error)
+            if str(error) != unread:
+                self._logger.error("event=ring_reload_failed the old ring stays in use: %s", error)
         else:
             self._logger.info(
                 "event=ring_reloaded path=%s version=%s", self.path, self._snapshot.data.version

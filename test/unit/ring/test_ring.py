@@ -155,6 +155,58 @@ def test_a_file_that_was_not_read_is_tried_again(
     assert len(ring.devs) == 3
 
 
+def test_a_disk_that_does_not_read_is_logged_once(
+    ring: Ring, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def look(looks: int, error: int | None = None) -> list[int]:
+        def fail(_path: Path) -> bytes:
+            assert error is not None
+            raise OSError(error, os.strerror(error))
+
+        caplog.clear()
+        with monkeypatch.context() as ill:
+            if error is not None:
+                ill.setattr(Path, "read_bytes", fail)
+            for _ in range(looks):
+                clock.seconds += 15
+                assert ring.devs
+        return [record.levelno for record in caplog.records]
+
+    kept = ring.path.with_suffix(".kept")
+    os.rename(ring.path, kept)
+    put(ring, small_ring(3))
+    assert look(5, errno.EIO) == [logging.ERROR]
+    assert look(5, errno.EMFILE) == [logging.ERROR], "the reason has changed"
+    assert look(5) == [logging.INFO], "it reads again"
+    assert look(5) == []
+    put(ring, small_ring(4))
+    assert look(5, errno.EIO) == [logging.ERROR]
+    os.rename(ring.path, kept)
+    assert look(5) == [logging.ERROR], "the reason has changed"
+    put(ring, small_ring(4))
+    assert look(5) == [logging.INFO]
+
+
+def test_an_unread_file_that_is_replaced_by_the_old_one(
+    ring: Ring, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    kept = ring.path.with_suffix(".kept")
+    os.rename(ring.path, kept)
+    put(ring, small_ring(3))
+    with monkeypatch.context() as ill:
+        ill.setattr(Path, "read_bytes", lambda path: os.listdir(path))  # ENOTDIR
+        clock.seconds += 15
+        assert len(ring.devs) == 2
+    os.rename(kept, ring.path)
+    for _ in range(3):
+        clock.seconds += 15
+        assert len(ring.devs) == 2
+    assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.INFO]
+
+
 def test_a_vanished_file_keeps_the_old_ring_until_it_is_back(
     ring: Ring, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
