@@ -22,7 +22,7 @@ type place struct {
 
 func (l *Lifecycle) placeOf(policy int, p *plan) (*place, error) {
 	current, err := l.config.Rings.Object(policy)
-	if err != nil || current == nil {
+	if current == nil { // else an error says that it is the ring from before
 		return nil, fmt.Errorf("lifecycle: the ring of policy %d cannot be read: %w", policy, err)
 	}
 	return &place{policy, l.replicas(current, l.config.Hasher.Object(p.account, p.container, p.key))}, nil
@@ -208,8 +208,7 @@ func (d *device) carryOut(ctx context.Context, p *plan, at *place) {
 		d.leaveLocked(ctx, p, at)
 	}
 	x, err := d.prepare(p, at, reached)
-	if err != nil {
-		d.config.Logger.Warn("the container ring cannot be read", "device", d.name, "error", err)
+	if err != nil { // the rings have logged it
 		d.count(func(r *Report) { r.Failures++ })
 		return
 	}

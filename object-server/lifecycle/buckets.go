@@ -148,7 +148,7 @@ func (l *Lifecycle) container(ctx context.Context, account, container string) (m
 
 func (l *Lifecycle) containerReplicas(account, container string) ([]*remote, error) {
 	current, err := l.config.Rings.Named("container")
-	if err != nil {
+	if current == nil { // else an error says that it is the ring from before
 		return nil, err
 	}
 	return l.replicas(current, l.config.Hasher.Container(account, container)), nil

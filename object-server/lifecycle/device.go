@@ -221,7 +221,7 @@ const againMax = 3
 // partition does what is due in one partition.
 func (d *device) partition(ctx context.Context, u unit) error {
 	current, err := d.config.Rings.Object(u.Policy)
-	if err != nil || current == nil {
+	if current == nil { // else an error says that it is the ring from before
 		return fmt.Errorf("its ring cannot be read: %w", err)
 	}
 	state, err := d.stateOf(ctx, d.peer, u, d.name)

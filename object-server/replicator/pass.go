@@ -25,11 +25,10 @@ func (r *Replicator) Pass(ctx context.Context, patience time.Duration) (*Report,
 			}
 		})
 	})
-	if err != nil {
-		r.config.Logger.Error("a ring cannot be read", "error", err)
+	if err != nil { // the rings have logged it
 		r.passes.Add(&Report{Failures: 1})
 	}
-	if isNone {
+	if isNone && err == nil {
 		r.config.Logger.Warn("no device of the rings is one of this host")
 	}
 	report, running := r.passes.Await(ctx, patience)

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"martlet/object-server/proof"
@@ -260,20 +263,73 @@ func TestADamagedFileLeavesTheRingInUse(t *testing.T) {
 	}
 }
 
-// The disk may be the reason, and the file good: only another look can tell.
+// The disk may be the reason, and the file good: only another look can tell. It is told once, and once that it reads again.
 func TestAFileThatIsNotReadIsTriedAgain(t *testing.T) {
-	files := Files{Directory: t.TempDir()}
+	var log proof.Log
+	files := Files{Directory: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	path := filepath.Join(files.Directory, "object.ring.gz")
 	good, err := os.ReadFile(filepath.Join(goldenFolder, "object.ring.gz"))
 	proof.Check(t, err)
-	proof.Check(t, os.WriteFile(path, good, 0o600))
-	before, err := files.Object(0)
-	proof.Check(t, err)
-	proof.Check(t, os.Remove(path))
-	proof.Check(t, os.Mkdir(path, 0o700))
-	for range 2 {
-		if found, err := files.Object(0); found != before || err == nil {
+	wantLines := func(when string, failures, returns int) {
+		t.Helper()
+		text := log.String()
+		if strings.Count(text, "a ring cannot be read") != failures || strings.Count(text, "a ring can be read again") != returns {
+			t.Errorf("%s: not %d failures and %d returns: %s", when, failures, returns, text)
+		}
+	}
+	write := func() {
+		t.Helper()
+		proof.Check(t, os.RemoveAll(path))
+		proof.Check(t, os.WriteFile(path, good, 0o600))
+	}
+	ail := func() {
+		t.Helper()
+		proof.Check(t, os.RemoveAll(path))
+		proof.Check(t, os.Mkdir(path, 0o700))
+	}
+	ail()
+	for range 3 {
+		if found, err := files.Object(0); found != nil || err == nil {
 			t.Fatalf("a ring %v, error %v", found, err)
 		}
+	}
+	wantLines("no ring was read yet", 1, 0)
+	write()
+	before, err := files.Object(0)
+	proof.Check(t, err)
+	wantLines("it reads", 1, 1)
+	ail()
+	for n := range 3 {
+		if found, err := files.Object(0); found != before || (err != nil) != (n == 0) {
+			t.Fatalf("look %d: a ring that is not the one before, or error %v", n, err)
+		}
+		if found, err := files.Intact(0); err == nil {
+			t.Fatalf("%p counts as intact", found)
+		}
+	}
+	wantLines("the ring from before is in use", 2, 1)
+	write()
+	for range 3 {
+		if found, err := files.Intact(0); found == before || err != nil {
+			t.Fatalf("the good file is not read: %v", err)
+		}
+	}
+	wantLines("it reads again", 2, 2)
+}
+
+// A ring that must be there is told of when it is missing; that of a policy need not be there.
+func TestAMissingRing(t *testing.T) {
+	var log proof.Log
+	files := Files{Directory: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 3 {
+		if found, err := files.Object(1); found != nil || err != nil {
+			t.Errorf("%v %v", found, err)
+		}
+		if found, err := files.Named("container"); found != nil || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v %v", found, err)
+		}
+	}
+	if text := log.String(); strings.Count(text, "level=") != 1 || !strings.Contains(text, "container.ring.gz") {
+		t.Error(text)
 	}
 }

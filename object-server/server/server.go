@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -101,7 +100,7 @@ func newServer(config *conf.Config, store *certs.Store, logger *slog.Logger, ver
 		NodeTimeout:   config.NodeTimeout,
 		RetryFirst:    time.Second,
 		Interval:      config.UpdaterInterval,
-		Placement:     updates.NewRingPlacement(filepath.Join(config.SwiftDir, "container.ring.gz"), hasher),
+		Placement:     updates.NewRingPlacement(&ring.Files{Directory: config.SwiftDir, Logger: logger}, hasher),
 		Logger:        logger,
 		Grid:          s.door.outgoing,
 		Dial:          s.door.dialer(config).DialContext,

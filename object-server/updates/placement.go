@@ -3,10 +3,7 @@ package updates
 import (
 	"errors"
 	"net"
-	"os"
 	"strconv"
-	"sync"
-	"time"
 
 	"martlet/object-server/ring"
 )
@@ -21,23 +18,19 @@ type Placement interface {
 
 // RingPlacement reads the container ring, and reads it anew when the file changes.
 type RingPlacement struct {
-	path   string
+	files  *ring.Files
 	hasher ring.Hasher
-
-	mu       sync.Mutex
-	ring     *ring.Ring
-	modified time.Time
 }
 
-// NewRingPlacement returns the placement by the ring file at path, which is read when first needed.
-func NewRingPlacement(path string, hasher ring.Hasher) *RingPlacement {
-	return &RingPlacement{path: path, hasher: hasher}
+// NewRingPlacement returns the placement by the container ring in files, which is read when first needed.
+func NewRingPlacement(files *ring.Files, hasher ring.Hasher) *RingPlacement {
+	return &RingPlacement{files: files, hasher: hasher}
 }
 
-// Primaries implements Placement. It fails when the ring cannot be read.
+// Primaries implements Placement. It fails while no ring has been read.
 func (p *RingPlacement) Primaries(target Target) ([]Target, error) {
-	r, err := p.current()
-	if err != nil {
+	r, err := p.files.Named("container")
+	if r == nil { // else an error says that it is the ring from before
 		return nil, err
 	}
 	partition := r.Partition(p.hasher.Container(target.Account, target.Container))
@@ -49,25 +42,4 @@ func (p *RingPlacement) Primaries(target Target) ([]Target, error) {
 		targets = append(targets, target)
 	}
 	return targets, nil
-}
-
-func (p *RingPlacement) current() (*ring.Ring, error) {
-	info, err := os.Stat(p.path)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ring != nil && info.ModTime().Equal(p.modified) {
-		return p.ring, nil
-	}
-	r, err := ring.Load(p.path)
-	if err != nil {
-		if p.ring != nil { // half-written or damaged: the last good one still serves
-			return p.ring, nil
-		}
-		return nil, err
-	}
-	p.ring, p.modified = r, info.ModTime()
-	return r, nil
 }

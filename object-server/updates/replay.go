@@ -93,10 +93,7 @@ func (r *replay) targets(target Target, known map[Target][]Target) []Target {
 	container := Target{Account: target.Account, Container: target.Container, PolicyIndex: target.PolicyIndex}
 	primaries, ok := known[container]
 	if !ok {
-		var err error
-		if primaries, err = r.updater.options.Placement.Primaries(container); err != nil {
-			r.pending.logger.Warn("container ring unavailable for pending updates", "error", err)
-		}
+		primaries, _ = r.updater.options.Placement.Primaries(container) // the rings have logged the error
 		known[container] = primaries
 	}
 	if len(primaries) == 0 && target.Host != "" {

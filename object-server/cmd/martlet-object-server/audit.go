@@ -76,7 +76,7 @@ func audit(o *jobOptions, stdout, stderr io.Writer) (failures int, err error) {
 func auditorConfig(j *job) auditor.Config {
 	c := &j.config.Auditor
 	return auditor.Config{
-		Rings:       &ring.Files{Directory: j.config.SwiftDir},
+		Rings:       &ring.Files{Directory: j.config.SwiftDir, Logger: j.logger},
 		Policies:    j.policies(),
 		IsOwn:       j.isOwn(),
 		Hasher:      ring.NewHasher(j.config.HashPrefix, j.config.HashSuffix),

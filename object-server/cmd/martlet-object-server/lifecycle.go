@@ -65,7 +65,7 @@ func carryOut(o *jobOptions, stdout, stderr io.Writer) (failures int, err error)
 func lifecycleConfig(j *job) lifecycle.Config {
 	c := &j.config.Lifecycle
 	return lifecycle.Config{
-		Rings:       &ring.Files{Directory: j.config.SwiftDir},
+		Rings:       &ring.Files{Directory: j.config.SwiftDir, Logger: j.logger},
 		Policies:    j.policies(),
 		IsOwn:       j.isOwn(),
 		Hasher:      ring.NewHasher(j.config.HashPrefix, j.config.HashSuffix),

@@ -70,7 +70,7 @@ func replicate(o *jobOptions, stdout, stderr io.Writer) (failures int, err error
 
 func replicatorConfig(j *job) replicator.Config {
 	return replicator.Config{
-		Rings:       &ring.Files{Directory: j.config.SwiftDir},
+		Rings:       &ring.Files{Directory: j.config.SwiftDir, Logger: j.logger},
 		Policies:    j.policies(),
 		IsOwn:       j.isOwn(),
 		Devices:     j.config.Devices,
