@@ -6,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import json
-import time
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +19,8 @@ from proxy.s3.wire.signature_v4 import signing_key_of
 
 TYPE = "multipart/form-data; boundary=xyz"
 LATER = "2100-01-01T00:00:00.000Z"
-DAY = time.strftime("%Y%m%d", time.gmtime())
+#: Of the signatures. Whatever the day is now, a form is good until its policy expires.
+DAY = "20251231"
 CREDENTIAL = f"test:tester/{DAY}/us-east-1/s3/aws4_request"
 
 
