@@ -81,26 +81,33 @@ class AccessLogs:
 
         :param began: the time of the request, as ``time.monotonic`` has it.
         """
-        try:
-            place = self._place_of(call)
-        except S3Error:  # there is no such bucket, or the client is unknown
-            return body
-        if place is None:
+        knows_account = call.knows_account  # not yet, if white space precedes a slow answer
+        place = self._place_of(call) if knows_account else None
+        if place is None and knows_account:
             return body
         answer = _Answer(response, error_code, began)
         return _Watched(body, lambda sent: self._note(call, place, answer, sent))
 
     def _place_of(self, call: Call) -> Place | None:
-        document = settings.read(call, SETTING) if call.bucket else None
-        target = None if document is None else target_of_xml(document)
-        if target is None:
-            return None
-        return Place(wsgi_to_str(call.account_of(call.bucket)), target.bucket, target.prefix)
-
-    def _note(self, call: Call, place: Place, answer: _Answer, sent: _Sent) -> None:
+        """Where the line goes; None if the bucket wants none, or does not exist."""
         try:
-            access = self._access(call, place, answer, sent)
-            self.delivery.put(place, line_of(access))
+            document = settings.read(call, SETTING) if call.bucket else None
+            target = None if document is None else target_of_xml(document)
+            if target is None:
+                return None
+            return Place(wsgi_to_str(call.account_of(call.bucket)), target.bucket, target.prefix)
+        except S3Error:
+            return None
+
+    def _note(self, call: Call, place: Place | None, answer: _Answer, sent: _Sent) -> None:
+        """Make the line.
+
+        :param place: None if the account was unknown when the answer began.
+        """
+        try:
+            place = place or (self._place_of(call) if call.knows_account else None)
+            if place is not None:
+                self.delivery.put(place, line_of(self._access(call, place, answer, sent)))
         except Exception as error:  # the request has been served
             log.exception("a line of an access log is lost %s", fields(error=error))
 

@@ -198,24 +198,31 @@ def test_a_refusal_has_its_code(tmp_path: Path) -> None:
     assert " 503 ServiceUnavailable " in line
 
 
-def test_a_late_error_has_its_code(tmp_path: Path) -> None:
-    """A copy fails after the status 200 has been sent."""
+@pytest.mark.parametrize("waits", ["/k", "/from"])
+def test_a_late_error_has_its_code(tmp_path: Path, waits: str) -> None:
+    """A copy fails after the status 200 has been sent, maybe before the client's account is known.
+
+    :param waits: the object whose request waits for the status. That of the source is the first.
+    """
     is_sent = Event()
 
     def answer(environ: Environ) -> Response:
-        if environ["REQUEST_METHOD"] == "PUT":
-            assert is_sent.wait(60)
-            return Response(503)
-        return stored(environ)
+        return Response(503) if environ["REQUEST_METHOD"] == "PUT" else stored(environ)
 
     pipeline, lines = _logging(tmp_path, answer, yield_frequency=0.001)
-    app = pipeline.app
+    app, auth = pipeline.app, pipeline.app._app
+
+    def waiting_auth(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"].endswith(waits):
+            assert is_sent.wait(60)
+        return auth(environ, start_response)
 
     def send(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         body = app(environ, start_response)
         is_sent.set()
         return body
 
+    app._app = waiting_auth
     pipeline.app = send  # type: ignore[assignment]
     status, _, body = pipeline.ask("PUT", "/bucket/k", {"x-amz-copy-source": "bucket/from"})
     assert (status, code_of(body)) == (200, "ServiceUnavailable")
