@@ -23,12 +23,58 @@ type Exported struct {
 // visit returns. Segments that compaction replaces meanwhile stay until it is done.
 // It ends with the first error of visit.
 func (b *Bundle) Export(since uint64, want func(e *format.Entry) bool, visit func(p []byte, r *format.Record) error) (done Exported, err error) {
+	return b.export(since, want, wholeRecords, visit)
+}
+
+// ExportHeads is Export of header, version block and metadata alone. Data and checksums are not read.
+func (b *Bundle) ExportHeads(since uint64, want func(e *format.Entry) bool, visit func(p []byte, r *format.Record) error) (Exported, error) {
+	return b.export(since, want, recordHeads, visit)
+}
+
+func (b *Bundle) export(since uint64, want func(e *format.Entry) bool, how reading, visit func(p []byte, r *format.Record) error) (done Exported, err error) {
 	extents, counts, done, err := b.countingSince(since, want)
 	defer unpin(extents)
 	if err != nil {
 		return done, err
 	}
-	return done, b.visit(counts, visit, &done.Skipped)
+	return done, b.visit(counts, how, visit, &done.Skipped)
+}
+
+// reading is how an export reads records.
+type reading struct {
+	window int // bytes read at once
+	record func(source *segment.Window, e *found) (p []byte, r *format.Record, err error)
+}
+
+var (
+	wholeRecords = reading{segment.WindowSize, wholeRecord}
+	recordHeads  = reading{headWindow, headOfRecord}
+)
+
+// headWindow is what a record's header, version block and metadata mostly fit in.
+const headWindow = 4 << 10
+
+func wholeRecord(source *segment.Window, e *found) (p []byte, r *format.Record, err error) {
+	if p, err = source.At(int64(e.Unit)*format.UnitSize, int(e.Units)*format.UnitSize); err == nil {
+		r, err = checked(p, e.segment.salt, &e.Entry)
+	}
+	return p, r, err
+}
+
+func headOfRecord(source *segment.Window, e *found) (p []byte, r *format.Record, err error) {
+	r = new(format.Record)
+	for need := format.HeaderSize; need > len(p); {
+		if need > int(e.Units)*format.UnitSize {
+			return nil, nil, fmt.Errorf("%w: a head longer than its record", format.ErrDamaged)
+		}
+		if p, err = source.At(int64(e.Unit)*format.UnitSize, need); err != nil {
+			return nil, nil, err
+		}
+		if need, err = r.ParsePart(p, true); err != nil {
+			return nil, nil, err
+		}
+	}
+	return p, r, isOf(r, e.segment.salt, &e.Entry)
 }
 
 // countingSince lists the records from after an LSN on that count, in the order in which they
@@ -81,13 +127,13 @@ func unpin(extents []extent) {
 }
 
 // visit reads the records of entries.
-func (b *Bundle) visit(entries []found, visit func(p []byte, r *format.Record) error, skipped *int) error {
+func (b *Bundle) visit(entries []found, how reading, visit func(p []byte, r *format.Record) error, skipped *int) error {
 	for len(entries) > 0 {
 		s, n := entries[0].segment, 1
 		for n < len(entries) && entries[n].segment == s {
 			n++
 		}
-		if err := b.visitSegment(s, entries[:n], visit, skipped); err != nil {
+		if err := b.visitSegment(s, entries[:n], how, visit, skipped); err != nil {
 			return err
 		}
 		entries = entries[n:]
@@ -95,22 +141,18 @@ func (b *Bundle) visit(entries []found, visit func(p []byte, r *format.Record) e
 	return nil
 }
 
-func (b *Bundle) visitSegment(s *openSegment, entries []found, visit func(p []byte, r *format.Record) error, skipped *int) error {
+func (b *Bundle) visitSegment(s *openSegment, entries []found, how reading, visit func(p []byte, r *format.Record) error, skipped *int) error {
 	file, err := b.files.get(s.key(b.id))
 	if err != nil {
 		return err
 	}
 	defer file.release()
 	end := &entries[len(entries)-1]
-	source := segment.NewWindow(file, (int64(end.Unit)+int64(end.Units))*format.UnitSize, segment.WindowSize)
+	source := segment.NewWindow(file, (int64(end.Unit)+int64(end.Units))*format.UnitSize, how.window)
 	defer source.Close()
 	for i := range entries {
 		e := &entries[i]
-		p, err := source.At(int64(e.Unit)*format.UnitSize, int(e.Units)*format.UnitSize)
-		var r *format.Record
-		if err == nil {
-			r, err = checked(p, e.segment.salt, &e.Entry)
-		}
+		p, r, err := how.record(&source, e)
 		if format.IsDamage(err) || isUnreadable(err) {
 			err = fmt.Errorf("%w: %s record %d: %w", format.ErrQuarantined, b.directory, e.LSN, err)
 			b.tell(b.placedByLSN(&Record{Record: format.Record{Head: format.Header{LSN: e.LSN, Hash: e.Hash}}}, err))
@@ -130,11 +172,19 @@ func (b *Bundle) visitSegment(s *openSegment, entries []found, visit func(p []by
 // checked parses a record that must be that of an entry, and checks every byte.
 func checked(p []byte, salt uint32, e *format.Entry) (*format.Record, error) {
 	r, err := format.ParseRecord(p)
-	if err == nil && (r.Head.Salt != salt || r.Head.Entry(e.Unit) != *e) {
-		err = fmt.Errorf("%w: not the record of its entry", format.ErrDamaged)
+	if err == nil {
+		err = isOf(r, salt, e)
 	}
 	if err == nil {
 		err = r.CheckData()
 	}
 	return r, err
+}
+
+// isOf fails if a record is not that of an entry.
+func isOf(r *format.Record, salt uint32, e *format.Entry) error {
+	if r.Head.Salt != salt || r.Head.Entry(e.Unit) != *e {
+		return fmt.Errorf("%w: not the record of its entry", format.ErrDamaged)
+	}
+	return nil
 }

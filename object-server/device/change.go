@@ -32,6 +32,7 @@ type erasure struct {
 	bypasses bool             // the governance of a lock does not count
 	marks    bool             // clients see the null delete marker
 	moves    bool             // the version is in another policy now
+	posted   *Posted          // a version with later ones stays; nil: whatever they are
 	kept     format.Timestamp // of the null version that has been kept
 	current  format.Reference // what was current; of a hiding erasure
 }
@@ -98,6 +99,9 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	}
 	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m, now: d.now()}
 	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) { return e.succeed(d, &w, c) })
+	if err == nil && e.posted.isBefore(old.state.Metadata) {
+		err = ErrPosted
+	}
 	if err != nil {
 		return State{}, err
 	}

@@ -36,6 +36,8 @@ var (
 	ErrUnfinished = errors.New("device: a partition is not split to its end")
 	// ErrLocked: the version is locked, so it is neither removed nor replaced.
 	ErrLocked = errors.New("device: the version is locked")
+	// ErrPosted: the version has got a POST that the policy which it was moved to does not have.
+	ErrPosted = errors.New("device: the version has got a later POST")
 	// ErrInvalid: the caller broke the contract of a method.
 	ErrInvalid = errors.New("device: invalid argument")
 )

@@ -21,8 +21,7 @@ func (w *rival) checkLock(stored *format.Metadata) error {
 		return nil
 	}
 	m := w.metadata
-	isSame := w.kind == format.TypePut && m.VersionID == stored.VersionID && m.Timestamp == stored.Timestamp
-	if isSame {
+	if w.kind == format.TypePut && w.isSame(stored) {
 		return nil
 	}
 	bypass := w.kind != format.TypePut && m.Bypasses()
@@ -32,6 +31,13 @@ func (w *rival) checkLock(stored *format.Metadata) error {
 	return nil
 }
 
+// isSame tells whether the write is of the same version as what is stored. One that was moved to another policy and
+// comes back has a greater offset.
+func (w *rival) isSame(stored *format.Metadata) bool {
+	t, u := w.metadata.Timestamp, stored.Timestamp
+	return w.metadata.VersionID == stored.VersionID && (t == u || w.isOfPeer && t.Ticks == u.Ticks)
+}
+
 // isKeptFrom tells whether a record of a peer counts more than what was written later: its
 // lock forbids that write, which came to a replica that did not know the lock.
 func (w *rival) isKeptFrom(later *bundle.Record) bool {
@@ -39,7 +45,7 @@ func (w *rival) isKeptFrom(later *bundle.Record) bool {
 		return false
 	}
 	stored, err := later.Metadata()
-	if err != nil || stored.VersionID == w.metadata.VersionID && stored.Timestamp == w.metadata.Timestamp && later.Live() {
+	if err != nil || later.Live() && w.isSame(stored) {
 		return false
 	}
 	return w.metadata.Lock.Voids(later.Timestamp(), !later.Live() && stored.Bypasses())

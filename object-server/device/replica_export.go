@@ -12,6 +12,9 @@ import (
 type RawRecord struct {
 	Bytes []byte // as in the log, from its header to its padding
 	Large Large  // the object, of a SPILL; nil of all others
+	// Offset of the time under which Import stores a version, if it is greater than its own. It was moved to another policy and
+	// comes back, so it must be later than its removal; see doc/formats/replication.md, "Moves between policies".
+	Offset uint64
 }
 
 // Large has the bytes of a large object. Import reads them once, from the first to the last.
@@ -31,6 +34,15 @@ type Large interface {
 // the partition is split, repaired or dropped meanwhile, the export ends with
 // ErrChanged; if the device is closed, with ErrClosed.
 func (r Replica) Export(since bundle.Position, want func(e *format.Entry) bool, visit func(RawRecord) error) (done bundle.Exported, err error) {
+	return r.export(since, want, false, visit)
+}
+
+// ExportHeads is Export of header, version block and metadata of each record. Nothing else of it is read.
+func (r Replica) ExportHeads(since bundle.Position, want func(e *format.Entry) bool, visit func(RawRecord) error) (bundle.Exported, error) {
+	return r.export(since, want, true, visit)
+}
+
+func (r Replica) export(since bundle.Position, want func(e *format.Entry) bool, heads bool, visit func(RawRecord) error) (done bundle.Exported, err error) {
 	x := export{device: r.device}
 	if err := x.device.enter(); err != nil {
 		return done, err
@@ -44,9 +56,13 @@ func (r Replica) Export(since bundle.Position, want func(e *format.Entry) bool, 
 		from = 0
 	}
 	var missing int
-	done, err = b.Export(from, want, func(p []byte, record *format.Record) error {
+	read := b.Export
+	if heads {
+		read = b.ExportHeads
+	}
+	done, err = read(from, want, func(p []byte, record *format.Record) error {
 		raw := RawRecord{Bytes: p}
-		if record.Type() == format.TypeSpill {
+		if record.Type() == format.TypeSpill && !heads {
 			large, err := b.OpenLarge(record.LargeID)
 			if err != nil { // a newer write may have removed it; then the next export has that
 				missing++

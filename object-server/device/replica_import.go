@@ -81,6 +81,7 @@ type incoming struct {
 	record   *format.Record
 	metadata *format.Metadata
 	kept     format.Timestamp // of the null version that has been kept
+	isLater  bool             // it gets a later time than it has in the record
 	result   *Imported
 
 	bundle *bundle.Bundle
@@ -114,7 +115,22 @@ func newIncoming(r Replica, raw *RawRecord) (*incoming, error) {
 		record.Live() && m.Size != record.Size():
 		return nil, fmt.Errorf("%w: record of a peer: type %d of %d bytes", ErrInvalid, h.Type, len(raw.Bytes))
 	}
-	return &incoming{at: Location{r.policy, r.partition, h.Hash}, raw: raw, record: record, metadata: m}, nil
+	x := &incoming{at: Location{r.policy, r.partition, h.Hash}, raw: raw, record: record, metadata: m}
+	if x.isLater = h.Type.IsVersion() && raw.Offset > m.Timestamp.Offset; x.isLater {
+		delay(m, raw.Offset)
+	}
+	return x, nil
+}
+
+// delay gives metadata the offset of a later time. What a POST gave them keeps its own.
+func delay(m *format.Metadata, offset uint64) {
+	was := m.Timestamp
+	m.Timestamp.Offset = offset
+	for _, t := range []*format.Timestamp{&m.MetaTimestamp, &m.TypeTimestamp} {
+		if *t == was {
+			*t = m.Timestamp
+		}
+	}
 }
 
 // importRound imports records of different names.
@@ -236,8 +252,12 @@ func (x *incoming) seal(old *replaced, m *format.Metadata) error {
 	x.draft.Continue(old.chain)
 	x.draft.Replaces(old.record)
 	x.draft.Write(x.record.Data)
-	if old.state.Metadata == nil || sameAttributes(x.metadata, m) {
+	isSame := old.state.Metadata == nil || sameAttributes(x.metadata, m)
+	switch {
+	case isSame && !x.isLater:
 		return x.draft.SealImported(x.record)
+	case x.record.Type() == format.TypeDeleteMarker:
+		return x.draft.SealDeleteMarker(x.at.Hash, m)
 	}
 	return x.draft.SealPut(x.at.Hash, m, x.record.Table)
 }

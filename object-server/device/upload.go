@@ -341,7 +341,8 @@ func outlive(m *format.Metadata, old *format.Metadata) {
 	if isType {
 		m.TypeTimestamp, m.ContentType = old.TypeTimestamp, old.ContentType
 	}
-	if m.VersionID == old.VersionID && m.CompareData(old) == 0 {
+	isAgain := m.Timestamp.Ticks == old.Timestamp.Ticks && m.ETag == old.ETag && m.Size == old.Size // see RawRecord.Offset
+	if m.VersionID == old.VersionID && (isAgain || m.CompareData(old) == 0) {
 		m.Lock = format.MergeLocks(m.Lock, old.Lock)
 	}
 }

@@ -189,9 +189,18 @@ func (d *Device) DeleteVersion(at Location, id format.VersionID, t format.Timest
 	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name})
 }
 
-// RemoveMoved is DeleteVersion of a version that was moved to another policy.
-func (d *Device) RemoveMoved(at Location, id format.VersionID, t format.Timestamp, name string) (State, error) {
-	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name, moves: true})
+// Posted are the times of the parts of a version that a POST replaces.
+type Posted struct{ Metadata, Type format.Timestamp }
+
+// isBefore tells whether a version has got a later POST; false of nil.
+func (p *Posted) isBefore(m *format.Metadata) bool {
+	return p != nil && m != nil && (p.Metadata.Compare(m.MetaTimestamp) < 0 || p.Type.Compare(m.TypeTimestamp) < 0)
+}
+
+// RemoveMoved is DeleteVersion of a version that was moved to another policy. What that one has of it is posted, if it is not
+// nil: ErrPosted if the version has got a later POST here.
+func (d *Device) RemoveMoved(at Location, id format.VersionID, t format.Timestamp, name string, posted *Posted) (State, error) {
+	return d.erase(at, erasure{kind: format.TypeTombstone, time: t, id: id, name: name, moves: true, posted: posted})
 }
 
 // BypassVersion is DeleteVersion in spite of a lock of governance.

@@ -67,7 +67,8 @@ func (a *Addition) Continue(h *format.Header, b []byte) []byte {
 func (a *Addition) Freed() (lsn uint64, units uint32) { return a.replaced.LSN, a.freed }
 
 // Add continues the chain with a version: a PUT, a SPILL or a delete marker.
-// *OlderError if the same id has a later or equal timestamp already.
+// *OlderError if the same id has a later or equal timestamp already. An id has the same ticks at all times. Its offset
+// grows when it is moved to and fro between policies: the version of the greater one replaces the other.
 func (c *Chain) Add(id format.VersionID, t format.Timestamp) (Addition, error) {
 	return c.add(id, t, false)
 }
@@ -89,12 +90,13 @@ func (c *Chain) add(id format.VersionID, t format.Timestamp, winsTie bool) (Addi
 			return a, err
 		}
 		a.block.Null, a.block.NullLives = self, true
-	case c.head != nil && t.Compare(c.head.latest()) <= 0: // late: it may be here, or removed
-		same, ok, err := c.last(id, t)
+	case c.head != nil && t.Ticks <= c.head.latest().Ticks: // late: it may be here, or removed, or moved away before
+		same, ok, err := c.last(id, format.Timestamp{Ticks: t.Ticks})
 		if err != nil {
 			return a, err
 		}
-		if ok && same.Timestamp == t && (winsTie || c.hasLost(same.LSN)) {
+		isAgain := ok && same.Type.IsVersion() && same.Timestamp.Compare(t) < 0
+		if isAgain || ok && same.Timestamp == t && (winsTie || c.hasLost(same.LSN)) {
 			a.replaced, ok = same, false
 		}
 		if ok && same.Timestamp.Compare(t) >= 0 {

@@ -54,6 +54,10 @@ func (l *lister) meet(v *format.Version) {
 	case len(l.removed) > 0 && l.removed[v.ID].Compare(v.Timestamp) >= 0:
 	default:
 		l.met.push(v)
+		if t := v.Timestamp; t.Offset > 0 { // the same version may be here with a smaller one
+			t.Offset--
+			l.remove(v.ID, t)
+		}
 	}
 }
 

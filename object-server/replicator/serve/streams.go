@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 
@@ -40,6 +41,9 @@ func (r *Replicas) asked(payload []byte, do func(q *asked) error) error {
 	if _, err := q.UnmarshalMsg(payload); err != nil {
 		return &grid.Error{Code: grid.CodeBadPayload, Reason: err.Error()}
 	}
+	if len(q.Versions)%len(format.VersionID{}) != 0 {
+		return &grid.Error{Code: grid.CodeBadPayload, Reason: "no list of version ids"}
+	}
 	hashes, err := wire.ParseHashes(q.Hashes)
 	if err != nil {
 		return badPayload(err)
@@ -49,7 +53,7 @@ func (r *Replicas) asked(payload []byte, do func(q *asked) error) error {
 		if err != nil {
 			return err
 		}
-		q.replica, q.doubt, q.want = replica, doubt.LSN, wanted(hashes, q.Tombstones)
+		q.replica, q.doubt, q.want = replica, doubt.LSN, wanted(hashes, parseMarks(q.Versions), q.Tombstones)
 		if q.doubt > 0 && !q.Doubtful {
 			q.want = q.certain(q.want)
 		}
@@ -102,7 +106,11 @@ func (r *Replicas) export(ctx context.Context, s *grid.Stream, payload []byte) e
 	defer context.AfterFunc(r.stopped, s.Cancel)()
 	return r.asked(payload, func(q *asked) error {
 		w := bufio.NewWriterSize(s, streamBuffer)
-		done, err := q.replica.Export(q.since, q.want, func(record device.RawRecord) error {
+		read := q.replica.Export
+		if q.Heads {
+			read = q.replica.ExportHeads
+		}
+		done, err := read(q.since, q.want, func(record device.RawRecord) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -133,21 +141,36 @@ func (r *Replicas) locate(_ context.Context, s *grid.Stream, payload []byte) err
 	})
 }
 
-// wanted chooses by name and kind.
-func wanted(hashes map[format.Hash]bool, tombstones bool) want {
-	if len(hashes) == 0 && !tombstones {
+// parseMarks reads wire.ExportRequest.Versions, as entries tell versions apart.
+func parseMarks(ids []byte) map[uint64]bool {
+	marks := make(map[uint64]bool)
+	for rest := ids; len(rest) > 0; rest = rest[len(format.VersionID{}):] {
+		h := format.Header{Type: format.TypePut, VersionID: format.VersionID(rest[:len(format.VersionID{})])}
+		e := h.Entry(0)
+		marks[e.Version()] = true
+	}
+	return marks
+}
+
+// wanted chooses by name, version and kind.
+func wanted(hashes map[format.Hash]bool, versions map[uint64]bool, tombstones bool) want {
+	if len(hashes) == 0 && len(versions) == 0 && !tombstones {
 		return nil
 	}
 	return func(e *format.Entry) bool {
-		return (len(hashes) == 0 || hashes[e.Hash]) && (!tombstones || e.Type == format.TypeTombstone)
+		return (len(hashes) == 0 || hashes[e.Hash]) && (len(versions) == 0 || versions[e.Version()]) &&
+			(!tombstones || e.Type == format.TypeTombstone)
 	}
 }
 
 // importRecords stores the records of a stream, and tells what became of them. What was stored stays if the stream is cut.
 func (r *Replicas) importRecords(_ context.Context, s *grid.Stream, payload []byte) error {
-	var q wire.Partition
+	var q wire.ImportRequest
 	if _, err := q.UnmarshalMsg(payload); err != nil {
 		return &grid.Error{Code: grid.CodeBadPayload, Reason: err.Error()}
+	}
+	if len(q.Later)%wire.LaterSize != 0 {
+		return &grid.Error{Code: grid.CodeBadPayload, Reason: "no list of versions"}
 	}
 	defer context.AfterFunc(r.stopped, s.Cancel)()
 	done, err := r.importFrom(s, &q)
@@ -163,14 +186,15 @@ func (r *Replicas) importRecords(_ context.Context, s *grid.Stream, payload []by
 
 // importFrom stores the records of a stream. Others are let in when it returns: the sender may begin one as soon as it has the
 // answer.
-func (r *Replicas) importFrom(s *grid.Stream, q *wire.Partition) (done wire.Imported, err error) {
-	leave, err := r.enterImport(q)
+func (r *Replicas) importFrom(s *grid.Stream, q *wire.ImportRequest) (done wire.Imported, err error) {
+	to := q.Partition()
+	leave, err := r.enterImport(&to)
 	if err != nil {
 		return done, err
 	}
 	defer leave()
-	err = r.replica(q, func(replica device.Replica) error {
-		in := &round{replica: replica}
+	err = r.replica(&to, func(replica device.Replica) error {
+		in := &round{replica: replica, later: parseLater(q.Later)}
 		if err := in.read(wire.NewReader(bufio.NewReaderSize(s, streamBuffer))); err != nil {
 			return badPayload(err)
 		}
@@ -204,9 +228,34 @@ func (r *Replicas) enterImport(p *wire.Partition) (leave func(), err error) {
 // round are the records that are imported together.
 type round struct {
 	replica device.Replica
+	later   map[writing]uint64 // offsets that versions get
 	records []device.RawRecord
 	bytes   int
 	done    wire.Imported
+}
+
+// writing is a version of some ticks.
+type writing struct {
+	id    format.VersionID
+	ticks uint64
+}
+
+// parseLater reads wire.ImportRequest.Later.
+func parseLater(b []byte) map[writing]uint64 {
+	later := make(map[writing]uint64, len(b)/wire.LaterSize)
+	for ; len(b) > 0; b = b[wire.LaterSize:] {
+		ticks, offset := binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
+		later[writing{format.VersionID(b[:16]), ticks}] = offset
+	}
+	return later
+}
+
+// add takes a record into the round.
+func (x *round) add(record device.RawRecord) {
+	if h, err := format.ParseHeader(record.Bytes); err == nil && len(x.later) > 0 {
+		record.Offset = x.later[writing{h.VersionID, h.Timestamp.Ticks}]
+	}
+	x.records = append(x.records, record)
 }
 
 func (x *round) read(records *wire.Reader) error {
@@ -222,13 +271,13 @@ func (x *round) read(records *wire.Reader) error {
 			if err := x.store(); err != nil {
 				return err
 			}
-			x.records = append(x.records, record)
+			x.add(record)
 			if err := x.store(); err != nil {
 				return err
 			}
 			continue
 		}
-		x.records = append(x.records, device.RawRecord{Bytes: bytes.Clone(record.Bytes)})
+		x.add(device.RawRecord{Bytes: bytes.Clone(record.Bytes)})
 		x.bytes += len(record.Bytes)
 		if len(x.records) == roundRecords || x.bytes >= roundBytes {
 			if err := x.store(); err != nil {

@@ -116,7 +116,25 @@ type ExportRequest struct {
 	// tells: these peers do not have what is asked for.
 	Doubtful bool           `msg:"doubtful"`
 	Lacking  []ComparedPeer `msg:"lacking"`
+	// Versions are ids, 16 bytes each: only records of these are wanted; none: all. Heads asks for each record without its data,
+	// its table and its large object. From reconcilers.
+	Versions []byte `msg:"versions"`
+	Heads    bool   `msg:"heads"`
 }
+
+// ImportRequest opens a stream of records to a server: a Partition, and which versions get a later time than they have.
+type ImportRequest struct {
+	Device string `msg:"device"`
+	Policy int    `msg:"policy"`
+	Number uint32 `msg:"partition"`
+	Later  []byte `msg:"later"` // LaterSize bytes each: version id 16, ticks 8 and the new offset 8; from reconcilers
+}
+
+// Partition is the one that gets the records.
+func (q *ImportRequest) Partition() Partition { return Partition{q.Device, q.Policy, q.Number} }
+
+// LaterSize is the size of an item of ImportRequest.Later.
+const LaterSize = 32
 
 // Imported ends a stream of records to a server.
 type Imported struct {
@@ -214,14 +232,21 @@ type RemoveRequest struct {
 	Hash      []byte    `msg:"hash"`     // 16 bytes
 	Name      string    `msg:"name"`     // of the object: /account/container/object
 	Versions  []byte    `msg:"versions"` // RemovalSize bytes each: version id 16, ticks 8 and offset 8 of the removal
+	// Posted are the times of metadata and content type that the other policy has of each version, PostedSize bytes each: ticks 8
+	// and offset 8 of both. A version with a later one stays. Empty: these are not compared.
+	Posted []byte `msg:"posted"`
 }
 
 // RemovalSize is the size of an item of RemoveRequest.Versions.
 const RemovalSize = 32
 
+// PostedSize is the size of an item of RemoveRequest.Posted.
+const PostedSize = 32
+
 // Removed answers it.
 type Removed struct {
 	Locked int `msg:"locked"` // versions that stay, because they are locked
+	Posted int `msg:"posted"` // versions that stay, because they got a POST that was not moved
 }
 
 // Damaged is a partition with damage.

@@ -888,9 +888,9 @@ func (z *ElementsRequest) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *ExportRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 7
+	// map header, size 9
 	// string "partition"
-	o = append(o, 0x87, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x89, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -934,6 +934,12 @@ func (z *ExportRequest) MarshalMsg(b []byte) (o []byte, err error) {
 		o = append(o, 0xa7, 0x68, 0x6f, 0x72, 0x69, 0x7a, 0x6f, 0x6e)
 		o = msgp.AppendUint64(o, z.Lacking[za0001].Horizon)
 	}
+	// string "versions"
+	o = append(o, 0xa8, 0x76, 0x65, 0x72, 0x73, 0x69, 0x6f, 0x6e, 0x73)
+	o = msgp.AppendBytes(o, z.Versions)
+	// string "heads"
+	o = append(o, 0xa5, 0x68, 0x65, 0x61, 0x64, 0x73)
+	o = msgp.AppendBool(o, z.Heads)
 	return
 }
 
@@ -1103,6 +1109,18 @@ func (z *ExportRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 				}
 			}
+		case "versions":
+			z.Versions, bts, err = msgp.ReadBytesBytes(bts, z.Versions)
+			if err != nil {
+				err = msgp.WrapError(err, "Versions")
+				return
+			}
+		case "heads":
+			z.Heads, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Heads")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1121,6 +1139,7 @@ func (z *ExportRequest) Msgsize() (s int) {
 	for za0001 := range z.Lacking {
 		s += 1 + 5 + msgp.StringPrefixSize + len(z.Lacking[za0001].Peer) + 8 + msgp.Uint64Size
 	}
+	s += 9 + msgp.BytesPrefixSize + len(z.Versions) + 6 + msgp.BoolSize
 	return
 }
 
@@ -1763,6 +1782,85 @@ func (z *Holding) UnmarshalMsg(bts []byte) (o []byte, err error) {
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Holding) Msgsize() (s int) {
 	s = 1 + 5 + msgp.StringPrefixSize + len(z.Peer) + 9 + 1 + 7 + msgp.BytesPrefixSize + len(z.Position.Bundle) + 4 + msgp.Uint64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *ImportRequest) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// map header, size 4
+	// string "device"
+	o = append(o, 0x84, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
+	o = msgp.AppendString(o, z.Device)
+	// string "policy"
+	o = append(o, 0xa6, 0x70, 0x6f, 0x6c, 0x69, 0x63, 0x79)
+	o = msgp.AppendInt(o, z.Policy)
+	// string "partition"
+	o = append(o, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = msgp.AppendUint32(o, z.Number)
+	// string "later"
+	o = append(o, 0xa5, 0x6c, 0x61, 0x74, 0x65, 0x72)
+	o = msgp.AppendBytes(o, z.Later)
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *ImportRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "device":
+			z.Device, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Device")
+				return
+			}
+		case "policy":
+			z.Policy, bts, err = msgp.ReadIntBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Policy")
+				return
+			}
+		case "partition":
+			z.Number, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Number")
+				return
+			}
+		case "later":
+			z.Later, bts, err = msgp.ReadBytesBytes(bts, z.Later)
+			if err != nil {
+				err = msgp.WrapError(err, "Later")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *ImportRequest) Msgsize() (s int) {
+	s = 1 + 7 + msgp.StringPrefixSize + len(z.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 6 + msgp.BytesPrefixSize + len(z.Later)
 	return
 }
 
@@ -2546,9 +2644,9 @@ func (z *PromisesRequest) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *RemoveRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 4
+	// map header, size 5
 	// string "partition"
-	o = append(o, 0x84, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
+	o = append(o, 0x85, 0xa9, 0x70, 0x61, 0x72, 0x74, 0x69, 0x74, 0x69, 0x6f, 0x6e)
 	// map header, size 3
 	// string "device"
 	o = append(o, 0x83, 0xa6, 0x64, 0x65, 0x76, 0x69, 0x63, 0x65)
@@ -2568,6 +2666,9 @@ func (z *RemoveRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	// string "versions"
 	o = append(o, 0xa8, 0x76, 0x65, 0x72, 0x73, 0x69, 0x6f, 0x6e, 0x73)
 	o = msgp.AppendBytes(o, z.Versions)
+	// string "posted"
+	o = append(o, 0xa6, 0x70, 0x6f, 0x73, 0x74, 0x65, 0x64)
+	o = msgp.AppendBytes(o, z.Posted)
 	return
 }
 
@@ -2648,6 +2749,12 @@ func (z *RemoveRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Versions")
 				return
 			}
+		case "posted":
+			z.Posted, bts, err = msgp.ReadBytesBytes(bts, z.Posted)
+			if err != nil {
+				err = msgp.WrapError(err, "Posted")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -2662,17 +2769,20 @@ func (z *RemoveRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *RemoveRequest) Msgsize() (s int) {
-	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 5 + msgp.BytesPrefixSize + len(z.Hash) + 5 + msgp.StringPrefixSize + len(z.Name) + 9 + msgp.BytesPrefixSize + len(z.Versions)
+	s = 1 + 10 + 1 + 7 + msgp.StringPrefixSize + len(z.Partition.Device) + 7 + msgp.IntSize + 10 + msgp.Uint32Size + 5 + msgp.BytesPrefixSize + len(z.Hash) + 5 + msgp.StringPrefixSize + len(z.Name) + 9 + msgp.BytesPrefixSize + len(z.Versions) + 7 + msgp.BytesPrefixSize + len(z.Posted)
 	return
 }
 
 // MarshalMsg implements msgp.Marshaler
 func (z Removed) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 1
+	// map header, size 2
 	// string "locked"
-	o = append(o, 0x81, 0xa6, 0x6c, 0x6f, 0x63, 0x6b, 0x65, 0x64)
+	o = append(o, 0x82, 0xa6, 0x6c, 0x6f, 0x63, 0x6b, 0x65, 0x64)
 	o = msgp.AppendInt(o, z.Locked)
+	// string "posted"
+	o = append(o, 0xa6, 0x70, 0x6f, 0x73, 0x74, 0x65, 0x64)
+	o = msgp.AppendInt(o, z.Posted)
 	return
 }
 
@@ -2700,6 +2810,12 @@ func (z *Removed) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Locked")
 				return
 			}
+		case "posted":
+			z.Posted, bts, err = msgp.ReadIntBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Posted")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -2714,7 +2830,7 @@ func (z *Removed) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z Removed) Msgsize() (s int) {
-	s = 1 + 7 + msgp.IntSize
+	s = 1 + 7 + msgp.IntSize + 7 + msgp.IntSize
 	return
 }
 
