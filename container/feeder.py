@@ -20,7 +20,7 @@ from typing import Any
 from container.database import ContainerDatabase
 from container.info import ContainerInfo
 from container.misplaced import QUEUE_ACCOUNT, queue_row
-from container.misplaced_rows import next_misplaced, set_queued
+from container.misplaced_rows import has_seen_versions, next_misplaced, set_queued
 from container.shard_rows import root_of
 from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
@@ -74,9 +74,13 @@ class Feeder:
 
     def look_at(self, path: str, info: ContainerInfo) -> bool:
         """Mark a container found by a sweep, if it may have misplaced rows; return that."""
-        if info.has_other_policies:
+        may_have = info.has_other_policies
+        if info.version_count and not may_have:
+            with self._pool.use(path) as database:
+                may_have = not has_seen_versions(database)
+        if may_have:
             self.mark_misplaced(path)
-        return info.has_other_policies
+        return may_have
 
     def feed_marked(self) -> None:
         """Feed every marked container; one that fails stays marked and is retried after a pause."""
@@ -129,7 +133,8 @@ class Feeder:
                 for container, rows in containers.items():
                     if not self._send(container, rows):
                         return False
-                set_queued(database, found.after)
+                policies = {record.storage_policy_index for record in found.versions}
+                set_queued(database, found.after, policies)
                 if containers:
                     self._log.info(
                         "queued misplaced objects account=%s container=%s rows=%d",

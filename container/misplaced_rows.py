@@ -9,11 +9,12 @@ that a crash loses nothing.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from container.info import ContainerInfo, read_info
 from container.record import Record, data_time
-from container.version_tables import has_versions
+from container.version_tables import NOTE_POLICY, has_versions
 from storage.database import Database
 from storage.replica import NO_ROW
 
@@ -28,7 +29,7 @@ FROM {} WHERE ROWID > ? AND storage_policy_index <> ? ORDER BY ROWID LIMIT ?
 _ROWS = {table: _MISPLACED.format(table) for table in _LAST}
 _VERSIONS_OF_NAME = """
 SELECT name, created_at, size, content_type, etag, deleted, storage_policy_index, version_id
-FROM version WHERE name = ? AND storage_policy_index = ? ORDER BY version_id
+FROM version WHERE name = ? AND version_id > ? ORDER BY version_id LIMIT ?
 """
 
 
@@ -60,9 +61,11 @@ def next_misplaced(database: Database, limit: int) -> Misplaced:
     def run(connection: sqlite3.Connection) -> Misplaced:
         info = read_info(connection)
         before = Queued(info.reconciler_sync_point, _queued_versions(connection))
-        args = connection, info.storage_policy_index, limit if info.has_other_policies else 0
-        objects, object_point = _next(*args, "object", before.objects)
-        versions, version_point = _next(*args, "version", before.versions)
+        policy, most = info.storage_policy_index, limit if info.has_other_policies else 0
+        objects, object_point = _next(connection, policy, most, "object", before.objects)
+        if before.versions == NO_ROW:
+            most = limit  # of an earlier release, which did not note their policies
+        versions, version_point = _next(connection, policy, most, "version", before.versions)
         after = Queued(object_point, version_point)
         return Misplaced(info, objects, _newest_of_names(versions), before, after)
 
@@ -90,8 +93,19 @@ def _newest_of_names(rows: list[Record]) -> list[Record]:
     return list(newest.values())
 
 
-def set_queued(database: Database, point: Queued) -> None:
-    """Record that the misplaced rows up to a point are in the queue."""
+def has_seen_versions(database: Database) -> bool:
+    """Whether the rows of versions were looked through since the policy was set.
+
+    Later ones of another policy are noted when they come, in ``policy_stat``.
+    """
+    return database.read(_queued_versions) != NO_ROW
+
+
+def set_queued(database: Database, point: Queued, policies: Iterable[int] = ()) -> None:
+    """Record that the misplaced rows up to a point are in the queue.
+
+    :param policies: of rows of versions among them. A sweep looks for these policies from now on.
+    """
 
     def run(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE container_info SET reconciler_sync_point = ?", (point.objects,))
@@ -99,6 +113,7 @@ def set_queued(database: Database, point: Queued) -> None:
             connection.execute("CREATE TABLE IF NOT EXISTS version_queued (point INTEGER)")
             connection.execute("DELETE FROM version_queued")
             connection.execute("INSERT INTO version_queued VALUES (?)", (point.versions,))
+        connection.executemany(NOTE_POLICY, [(policy,) for policy in policies])
 
     database.write(run)
 
@@ -122,19 +137,37 @@ def _has_queued(connection: sqlite3.Connection) -> bool:
     return connection.execute(query).fetchone() is not None
 
 
-def versions_of_name(database: Database, name: str, policy: int) -> list[Record] | None:
+class VersionPage(NamedTuple):
+    """Rows of a name in a policy, and the version id after which the next page begins.
+
+    ``after`` is None if there are no more rows of the name. A page may be empty and not be the last
+    one: rows of other policies count as well, so that reading a page is bounded.
+    """
+
+    rows: list[Record]
+    after: str | None
+
+
+def versions_of_name(
+    database: Database, name: str, policy: int, marker: str = "", limit: int = -1
+) -> VersionPage | None:
     """The rows of a name in ``version`` that are of a policy, with their version ids.
 
     None: the name has no versions, of any policy.
+
+    :param marker: a version id, after which the rows are wanted.
+    :param limit: most rows that are read, of whatever policy; none if it is negative.
     """
 
-    def run(connection: sqlite3.Connection) -> list[Record] | None:
+    def run(connection: sqlite3.Connection) -> VersionPage | None:
         if not has_versions(connection):
             return None
         known = "SELECT 1 FROM version_name WHERE name = ?"
         if connection.execute(known, (name,)).fetchone() is None:
             return None
-        found = connection.execute(_VERSIONS_OF_NAME, (name, policy))
-        return [Record(*row) for row in found]
+        found = connection.execute(_VERSIONS_OF_NAME, (name, marker, limit))
+        rows = [Record(*row) for row in found]
+        after = rows[-1].version_id if len(rows) == limit else None
+        return VersionPage([row for row in rows if row.storage_policy_index == policy], after)
 
     return database.read(run)

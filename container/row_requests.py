@@ -19,6 +19,9 @@ from martlet.words.names import wsgi_to_str
 from storage.json_body import json_list
 from storage.storage_server import listing_response
 
+#: Most rows of versions that one request may ask for.
+_LIMIT_MAX = 10_000
+
 
 def row_of_put(req: Request, name: str, policy_index: int) -> Record:
     """The row that a PUT of an object writes.
@@ -84,13 +87,23 @@ def version_rows(req: Request, database: ContainerDatabase, policy_index: int | 
 
     The answer is null if the name has no versions, in any policy. A deleted container answers, too.
 
-    :raises HTTPException: 400 if the request names no object, or no policy.
+    Without the parameter ``limit`` the answer has all rows. With it, a header tells whether and
+    where the next page begins.
+
+    :raises HTTPException: 400 if the request names no object, or no policy, or the limit is none.
     :raises DatabaseError: as for every read.
     """
     name = req.params.get("name", "")
     if not name or policy_index is None:
         raise http_error(400, "Rows of versions are those of a name and a storage policy")
     info = database.info()
-    rows = versions_of_name(database, name, policy_index)
-    body = json.dumps(None if rows is None else [row._asdict() for row in rows]).encode()
-    return listing_response(state_headers(info), body, "application/json")
+    limit = req.params.get("limit", "")
+    if limit and not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= _LIMIT_MAX):
+        raise http_error(400, f"The limit must be a number from 1 to {_LIMIT_MAX}")
+    marker = req.params.get("marker", "")
+    page = versions_of_name(database, name, policy_index, marker, int(limit or -1))
+    headers = state_headers(info)
+    if page is not None and page.after is not None:
+        headers.append(("X-Backend-Next-Version", page.after))
+    body = json.dumps(None if page is None else [row._asdict() for row in page.rows]).encode()
+    return listing_response(headers, body, "application/json")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from container.record import CURRENT, NULL, Record, Times, data_time, decode_times, merge_records
 from container.replace import replace_rows
 from container.shard_spans import read_spans
-from container.version_tables import has_versions
+from container.version_tables import NOTE_POLICY, has_versions
 from martlet.words.delete_markers import MARKER_TYPE, NULL_MARKER_ETAG
 
 _TABLES = (
@@ -52,8 +52,6 @@ NEWEST_VERSION = (
     " ORDER BY since DESC LIMIT 1"
 )
 _OWN_POLICY = "SELECT storage_policy_index FROM container_info"
-#: A container with a row of another policy has a total of that policy, too: the sweep looks for it.
-_NOTE_POLICY = "INSERT OR IGNORE INTO policy_stat (storage_policy_index) VALUES (?)"
 LAST_REMOVED = (
     f"SELECT {_RECORD} FROM version WHERE deleted = 1 AND name = ? ORDER BY since DESC LIMIT 1"
 )
@@ -114,7 +112,7 @@ def _merge_name(
         before, after = change
         if after.storage_policy_index != own_policy:
             is_misplaced = True
-            connection.execute(_NOTE_POLICY, (after.storage_policy_index,))
+            connection.execute(NOTE_POLICY, (after.storage_policy_index,))
         count += _is_counted(after) - _is_counted(before)
         size += _counted_size(after) - _counted_size(before)
     current, row = _current(connection, name)

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import sqlite3
 
+#: A container with a row of another policy has a total of that policy, too: the sweep looks for it.
+NOTE_POLICY = "INSERT OR IGNORE INTO policy_stat (storage_policy_index) VALUES (?)"
+
 
 def has_versions(connection: sqlite3.Connection) -> bool:
     """Whether the database has, or had, names with versions."""

@@ -1,6 +1,9 @@
 """Misplaced rows come into the queue: once, all of them, and none that is in its place."""
 
+import sqlite3
 import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,6 @@ from container.app import ContainerServer
 from container.database import ContainerDatabase
 from container.feeder import RETRY_SECONDS, Feeder
 from container.misplaced import QUEUE_ACCOUNT, parse_entry, queue_container
-from container.misplaced_rows import Queued
 from container.reporter import Reporter
 from martlet.http.backend_client import BackendError
 from martlet.words.timestamp import Timestamp
@@ -196,7 +198,7 @@ def test_a_full_disk_is_one_line_and_tried_again(
     call("PUT", C, 1)
     call("UPDATE", C, 2, body=[row("o", 2, 1)])
 
-    def fail(database: ContainerDatabase, point: Queued) -> None:
+    def fail(database: ContainerDatabase, *point: object) -> None:
         raise DeviceFailed(database.path, "database or disk is full")
 
     with monkeypatch.context() as full:
@@ -251,6 +253,39 @@ def test_after_a_crash_a_sweep_finds_old_versions(
     sweeper.sweep()
     later.feed_marked()
     assert queued(call) == [("1:/AUTH_test/c/o", False, stamp(3))]
+
+
+def test_a_sweep_finds_the_versions_of_an_earlier_release_once(
+    call: Caller,
+    server: ContainerServer,
+    feeder: Feeder,
+    servers: ContainerServers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It did not note the policies of versions, and its databases have no table for them."""
+    monkeypatch.setattr("container.feeder.ROWS_AT_ONCE", 2)
+    call("PUT", C, 1)
+    rows = [version(f"o{number}", 9, 0) for number in range(5)]
+    rows += [version(f"o{number}", 3, 1) for number in range(5)]  # current ones are in place
+    call("UPDATE", C, 2, body=rows)
+    call("PUT", f"{C}2", 1)
+    call("UPDATE", f"{C}2", 2, body=rows[:5])
+    paths = list(Path(server.devices).rglob("*.db"))
+    for path in paths:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM policy_stat WHERE storage_policy_index = 1")
+    feeder._marked.clear()
+    sweeper: Reporter = server.reporter
+    sweeper.sweep()
+    assert feeder._marked == {str(path) for path in paths}
+    feeder.feed_marked()
+    assert [name for name, _, _ in queued(call)] == [f"1:/AUTH_test/c/o{n}" for n in range(5)]
+    # The container with all rows in place is not looked at again, the other one by each sweep.
+    sweeper.sweep()
+    assert len(feeder._marked) == 1
+    servers.requests.clear()
+    feeder.feed_marked()
+    assert servers.requests == []
 
 
 def test_rows_of_versions_that_were_moved_are_in_place(call: Caller, feeder: Feeder) -> None:
