@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -97,27 +98,31 @@ class QueueServers:
         headers = {"X-Timestamp": entry.done_at.internal}
         self._ask("DELETE", QUEUE_ACCOUNT, container, entry.name, headers)
 
-    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
+    def version_rows(self, entry: Entry) -> Iterator[VersionRows] | None:
         """The rows of the versions of an entry's name that are in the policy of the entry.
 
-        None: the name has no versions.
+        They come in pages, each read when it is asked for. None: the name has no versions.
 
         :raises Failed: too few replicas answer.
         """
-        found, asked = list[VersionRows](), [(entry.account, entry.container)]
-        has_versions = False
+        pages = self._version_rows(entry)
+        first = next(pages, None)
+        return None if first is None else chain([first], pages)
+
+    def _version_rows(self, entry: Entry) -> Iterator[VersionRows]:
+        """The pages; none if the name has no versions, and at least an empty one if it has."""
+        asked = [(entry.account, entry.container)]
         for names in asked:  # which grows by its shards
-            answers = self._read(*names, "version", f"name={quote(entry.obj, safe='')}", entry)
-            rows = [json.loads(answer.body) for answer in answers if answer.status == 200]
-            has_versions |= any(row is not None for row in rows)
-            merged = {tuple(row.values()): row for replica in rows for row in replica or []}
-            if merged:
-                found.append(VersionRows(*names, list(merged.values())))
+            marker: str | None = ""
+            while marker is not None:
+                answers = self._read(*names, "version", _page_query(entry.obj, marker), entry)
+                page, has_versions, marker = _merged(answers, marker)
+                if has_versions:
+                    yield VersionRows(*names, page)
             states = {answer.headers.get("x-backend-sharding-state") for answer in answers}
             if states - {"unsharded", None}:
                 shards = self._shards(*names, entry)
                 asked += [shard for shard in shards if shard not in asked]
-        return found if has_versions else None
 
     def _shards(self, account: str, container: str, entry: Entry) -> list[tuple[str, str]]:
         """The shards that have the rows of an entry's name."""
@@ -205,3 +210,25 @@ class QueueServers:
             return None
         response.close()
         return Answered(response.status, response.headers, body)
+
+
+def _page_query(name: str, marker: str) -> str:
+    return f"name={quote(name, safe='')}&limit={_ROWS_AT_ONCE}&marker={quote(marker, safe='')}"
+
+
+def _merged(answers: list[Answered], marker: str) -> tuple[list[dict[str, Any]], bool, str | None]:
+    """The rows of all replicas up to where all pages go; whether there are versions; next marker.
+
+    The marker is None behind the last page. A server of an earlier release has one page.
+    """
+    found = [answer for answer in answers if answer.status == 200]
+    rows = [json.loads(answer.body) for answer in found]
+    ends = [end for answer in found if (end := answer.headers.get("x-backend-next-version"))]
+    end = min(ends, default=None)
+    merged = {
+        tuple(row.values()): row
+        for replica in rows
+        for row in replica or []
+        if row["version_id"] > marker and (end is None or row["version_id"] <= end)
+    }
+    return list(merged.values()), any(row is not None for row in rows), end

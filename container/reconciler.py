@@ -27,9 +27,10 @@ from container.misplaced import (
     queue_container,
 )
 from container.queue_servers import VersionRows
-from container.record import CURRENT, NULL, decode_times
+from container.record import CURRENT, NULL, Times, decode_times
 from container.record_stream import RecordHead
-from container.version_mover import Blocked, held
+from container.version_mover import Left
+from container.version_plan import Moved
 from martlet.http.headers import Headers
 from martlet.http.internal_client import InternalClient, InternalResponse
 from martlet.log import get_logger
@@ -39,7 +40,7 @@ from storage.concurrency import for_each
 
 _POLICY = "X-Backend-Storage-Policy-Index"
 _VERSION = "X-Backend-Version-Id"
-_STAYS = frozenset(("waiting", "locked", "blocked"))
+_STAYS = frozenset(("waiting", "locked"))
 # Headers of an answer, not of the object. X-Backend-* and X-Timestamp are left out, too.
 _NOT_OF_THE_OBJECT_NAMES = """
     accept-ranges connection content-length content-range date last-modified transfer-encoding
@@ -60,8 +61,11 @@ class Queue(Protocol):
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue."""
 
-    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
-        """The rows of the name's versions in the policy of the entry; None: it has no versions."""
+    def version_rows(self, entry: Entry) -> Iterator[VersionRows] | None:
+        """The rows of the name's versions in the policy of the entry, in pages.
+
+        None: it has no versions.
+        """
 
     def move_rows(self, found: VersionRows, policy: int) -> None:
         """Store rows anew, in another policy."""
@@ -70,14 +74,11 @@ class Queue(Protocol):
 class Mover(Protocol):
     """The direct requests of the reconciler to object servers; see `version_mover`."""
 
-    def copy(self, entry: Entry, policy_index: int) -> set[RecordHead]:
-        """Copy all records of a name to another policy."""
+    def copy(self, entry: Entry, policy_index: int) -> Moved:
+        """Copy the records of a name that another policy lacks."""
 
-    def records(self, entry: Entry, policy_index: int) -> set[RecordHead]:
-        """The records of a name in a policy."""
-
-    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> int:
-        """Remove versions in the policy of the entry; return how many are locked."""
+    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> Left:
+        """Remove versions in the policy of the entry; return how many stay."""
 
 
 class Reconciler:
@@ -217,43 +218,37 @@ class Reconciler:
         with self._ask("HEAD", entry, entry.policy_index, {}, (2, 404)) as source:
             has_versions = _VERSION in source.headers
         if has_versions:
-            return self._move_versions(entry, policy, [])
+            return self._move_versions(entry, policy, ())
         self._remove_source(entry, entry.written_at)
         return "found"
 
-    def _move_versions(self, entry: Entry, policy: int, found: list[VersionRows]) -> str:
+    def _move_versions(self, entry: Entry, policy: int, found: Iterable[VersionRows]) -> str:
         """Move all versions of a name, then their rows, then remove them in the wrong policy.
 
         Only rows of records that are there now are changed. Others wait: an object server that
         does not answer now may have their records. What is not there is not removed.
 
-        A removal cannot be undone. Two reconcilers that know different policies of the container
-        would each remove what the other one has copied. So all its replicas must agree.
+        Two reconcilers that know different policies of the container would move the versions to
+        and fro. So all its replicas must agree.
         """
         if not self._is_agreed(entry, policy):
             return "waiting"
-        try:
-            copied = self._mover.copy(entry, policy)
-        except Blocked:
-            self._log.error("the versions were moved here before entry=%s", entry.name)
-            return "blocked"
-        there = self._mover.records(entry, policy)
-        waiting = self._move_rows(found, policy, there)
+        moved = self._mover.copy(entry, policy)
+        waiting = sum(self._move_rows(page, policy, moved.there) for page in found)
         if not self._is_agreed(entry, policy):
             return "waiting"
-        moved = held(copied, there)
-        locked = self._mover.remove(entry, moved)
-        if locked:
-            self._log.warning("locked versions stay entry=%s count=%d", entry.name, locked)
+        stays = self._mover.remove(entry, moved.held)
+        if stays.locked:
+            self._log.warning("locked versions stay entry=%s count=%d", entry.name, stays.locked)
             return "locked"
-        left = sum(head.is_version for head in copied - moved)
+        left = moved.left + stays.posted
         if not waiting and not left:
             return "versions"
         since = max(entry.written_at, entry.queued_at)  # of versions that may be much older
         is_old = float(self._now()) - float(since) > self._options.reclaim_age
-        rows = sum(len(part.rows) for part in waiting)
         self._log.warning(
-            "versions are not moved entry=%s rows=%d not_taken=%d", entry.name, rows, left
+            "versions are not moved entry=%s rows=%d not_taken=%d posted=%d",
+            *(entry.name, waiting, moved.left, stays.posted),
         )
         return "given_up" if is_old else "waiting"
 
@@ -264,19 +259,13 @@ class Reconciler:
         return False
 
     def _move_rows(
-        self, found: list[VersionRows], policy: int, records: set[RecordHead]
-    ) -> list[VersionRows]:
-        """Move the rows of records; return the other rows."""
-        moved = {(head.version, head.timestamp) for head in records}
-        others = []
-        for part in found:
-            here = [row for row in part.rows if _key(row) in moved]
-            if here:
-                self._queue.move_rows(part._replace(rows=here), policy)
-            if len(here) < len(part.rows):
-                rest = [row for row in part.rows if _key(row) not in moved]
-                others.append(part._replace(rows=rest))
-        return others
+        self, found: VersionRows, policy: int, there: Mapping[tuple[str, int], Timestamp]
+    ) -> int:
+        """Move the rows of records that are there; return the number of the other rows."""
+        here = [_row_at(row, there[key]) for row in found.rows if (key := _key(row)) in there]
+        if here:
+            self._queue.move_rows(found._replace(rows=here), policy)
+        return len(found.rows) - len(here)
 
     def _bring(self, entry: Entry, policy: int) -> str:
         """Copy the object, or its deletion, to the policy of its container."""
@@ -289,7 +278,7 @@ class Reconciler:
             if step is Step.COPY and not has_versions:
                 self._copy(entry, policy, source, entry.moved_at(written_at))
         if has_versions:
-            return self._move_versions(entry, policy, [])
+            return self._move_versions(entry, policy, ())
         if step is Step.COPY:
             # The time is that of the copied object, which may be newer than the entry.
             self._remove_source(entry, written_at)
@@ -343,11 +332,20 @@ class Reconciler:
         return response
 
 
-def _key(row: Mapping[str, Any]) -> tuple[str, Timestamp]:
-    """The version of a row and its time, as those of its record."""
+def _key(row: Mapping[str, Any]) -> tuple[str, int]:
+    """The version of a row and its ticks, as those of its record."""
     version = row["version_id"]
     is_client = version not in (NULL, CURRENT)
-    return version if is_client else "", decode_times(row["created_at"]).data
+    return version if is_client else "", decode_times(row["created_at"]).data.ticks
+
+
+def _row_at(row: dict[str, Any], time: Timestamp) -> dict[str, Any]:
+    """A row with the time that its record has: the move may have given that a greater offset."""
+    times = decode_times(row["created_at"])
+    if times.data >= time:
+        return row
+    moved = Times(time, max(time, times.content_type), max(time, times.metadata))
+    return row | {"created_at": moved.encode()}
 
 
 def _path(entry: Entry) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
@@ -42,9 +43,19 @@ class StreamError(Exception):
     """The stream is not one of records, or ends too early."""
 
 
+_NEVER = Timestamp.from_ticks(0)
+#: Of a lock: c, then s and g, then o and h; see doc/formats/bundle.md, "Locks".
+_Lock = tuple[Timestamp, tuple[Timestamp, Timestamp], tuple[Timestamp, bool]]
+_UNLOCKED: _Lock = (_NEVER, (_NEVER, _NEVER), (_NEVER, False))
+
+
 @dataclass(frozen=True, slots=True)
 class RecordHead:
-    """The fields of a record's header; two records with equal ones are the same write."""
+    """The fields of a record's header; two records with equal ones are the same write.
+
+    ``metadata_at`` and ``type_at`` are the times of the parts that a POST has replaced. The time of
+    the data stands for parts that came with them.
+    """
 
     kind: int
     version_id: bytes
@@ -52,6 +63,24 @@ class RecordHead:
     signature: int
     #: It removes a version that was moved to another policy.
     is_of_move: bool = False
+    metadata_at: Timestamp = _NEVER
+    type_at: Timestamp = _NEVER
+    lock: _Lock = _UNLOCKED
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it writes or removes the null version."""
+        return self.version_id == NULL_ID
+
+    def has_all_of(self, other: RecordHead) -> bool:
+        """Whether this record of a version has the POSTs and the lock of another one of it."""
+        return (
+            (self.metadata_at >= other.metadata_at or other.metadata_at <= other.timestamp)
+            and (self.type_at >= other.type_at or other.type_at <= other.timestamp)
+            and self.lock[0] >= other.lock[0]
+            and self.lock[1] >= other.lock[1]
+            and self.lock[2] >= other.lock[2]
+        )
 
     @property
     def is_version(self) -> bool:
@@ -111,8 +140,12 @@ class RecordStream:
                 timestamp = Timestamp(Timestamp.from_ticks(ticks), offset)
             except ValueError as error:
                 raise StreamError(f"a record without a time: {error}") from None
-            is_of_move = kind == TOMBSTONE and self._is_of_move(length, block, size)
-            yield RecordHead(kind, version_id, timestamp, signature, is_of_move)
+            fields = self._metadata(length, block, size)
+            try:
+                known = _record_head(kind, version_id, timestamp, signature, fields)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StreamError(f"a record with other metadata: {error}") from None
+            yield known
 
     def parts(self) -> Iterator[bytes]:
         """Yield the bytes of the record, with its large object, as they are in the stream."""
@@ -124,17 +157,16 @@ class RecordStream:
             self._left -= len(part)
             yield part
 
-    def _is_of_move(self, length: int, block: int, size: int) -> bool:
-        """Whether the metadata of the record say so; they have ``size`` bytes behind the block."""
+    def _metadata(self, length: int, block: int, size: int) -> Any:
+        """The metadata of the record, which have ``size`` bytes behind the block."""
         start, end = _HEADER_BYTES + block, _HEADER_BYTES + block + size
         if end > length:
             raise StreamError("a record is shorter than its metadata")
         metadata = bytes(self._peek(_HEAD.size + end)[_HEAD.size + start :])
         try:
-            fields = msgpack.unpackb(metadata, unicode_errors="surrogateescape")
-            return _MOVED in (fields.get("x") or {})
-        except (ValueError, AttributeError) as error:
-            raise StreamError(f"a removal without metadata: {error}") from None
+            return msgpack.unpackb(metadata, unicode_errors="surrogateescape")
+        except ValueError as error:
+            raise StreamError(f"a record without metadata: {error}") from None
 
     def _peek(self, size: int) -> bytearray:
         while len(self._buffer) < size:
@@ -146,3 +178,25 @@ class RecordStream:
         if not data:
             raise StreamError("it ends in the middle")
         self._buffer += data
+
+
+def _record_head(
+    kind: int, version_id: bytes, time: Timestamp, signature: int, fields: Any
+) -> RecordHead:
+    if kind == TOMBSTONE:
+        return RecordHead(kind, version_id, time, signature, _MOVED in (fields.get("x") or {}))
+    posted = _time(fields.get("m")), _time(fields.get("y"))
+    lock = _lock(fields["l"]) if fields.get("l") else _UNLOCKED
+    return RecordHead(kind, version_id, time, signature, False, *posted, lock)
+
+
+def _lock(fields: Any) -> _Lock:
+    compliance, governance = _time(fields.get("c")), _time(fields.get("g"))
+    set_at, hold_at = _time(fields.get("s")), _time(fields.get("o"))
+    return compliance, (set_at, governance), (hold_at, bool(fields.get("h")))
+
+
+def _time(value: Any) -> Timestamp:
+    """Ticks, or ticks and offset; 0 stands for no time, and what is no time for none."""
+    ticks, offset = value if isinstance(value, list) else (value or 0, 0)
+    return Timestamp.from_ticks(int(ticks), int(offset))

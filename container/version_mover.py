@@ -12,31 +12,32 @@ moved. So it is never taken for that of a client, and never moved.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]
 
 from container.misplaced import Entry, Failed
-from container.record_stream import END, NULL_ID, RecordHead, RecordStream, StreamError
+from container.record_stream import END, RecordHead, RecordStream, StreamError
+from container.version_plan import Holding, Moved, Version, make_plan, result, version_of
 from martlet.grid.client import GridClient
 from martlet.grid.stream import GridStream
 from martlet.http.backend_client import BackendError
 from martlet.log import get_logger
+from martlet.words.timestamp import Timestamp
 from ring.errors import RingError
 from ring.ring import Node, RingSet
 
-_REMOVAL = struct.Struct("<16sQQ")
+#: A version id, and a time.
+_TIMED = struct.Struct("<16sQQ")
+#: The times of metadata and of the content type.
+_POSTED = struct.Struct("<QQQQ")
 #: Most versions in one request. Each removal is flushed by itself.
 _REMOVED_AT_ONCE = 100
-#: A version id, and the ticks of its version.
-_Version = tuple[bytes, int]
-
-
-class Blocked(Exception):
-    """The versions were moved out of the right policy before, and cannot come back."""
+#: Most versions in one stream.
+_COPIED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +63,11 @@ class Place:
         return count * 2 > len(self.nodes)
 
 
-def held(records: Iterable[RecordHead], target: set[RecordHead]) -> set[RecordHead]:
-    """Those of the records that the target has, or that do not count any more beside its records.
+class Left(NamedTuple):
+    """The versions that stay in the wrong policy: locked ones, and those that got a POST since."""
 
-    A server takes no null version that is older than its own, or that a lock voids. The older one
-    does not count, unless a version was written in between: then it is an old version.
-    """
-    ids = {head.version_id for head in target}
-    nulls = {head.timestamp for head in target if head.version_id == NULL_ID}
-    records = set(records)
-    versions = [
-        head.timestamp
-        for head in records | target
-        if head.is_version and head.version_id != NULL_ID
-    ]
-
-    def is_held(head: RecordHead) -> bool:
-        time = head.timestamp
-        if head.version_id != NULL_ID:
-            return head.version_id in ids
-        if time in nulls or struct.pack(">QQ", time.ticks, time.offset) in ids:
-            return True
-        last = max(nulls, default=time)
-        return time < last and not any(time < version < last for version in versions)
-
-    return set(filter(is_held, records))
+    locked: int
+    posted: int
 
 
 class VersionMover:
@@ -101,53 +82,50 @@ class VersionMover:
         self._timeout = timeout
         self._log = get_logger("martlet.container.reconciler")
 
-    def copy(self, entry: Entry, policy_index: int) -> set[RecordHead]:
-        """Copy the records of an entry's name to another policy; return them.
+    def copy(self, entry: Entry, policy_index: int) -> Moved:
+        """Copy the records of an entry's name that another policy lacks.
 
-        A majority of the devices has them then, or other writes that win over them.
-
-        :raises Blocked: the other policy does not take back one of them.
-        :raises Failed: too few devices have answered.
+        :raises Failed: too few devices have answered, or do not store them.
         """
         source, target = self.place(entry, entry.policy_index), self.place(entry, policy_index)
-        records = self._records_of(target, tombstones=True)
-        moved_away = {_without_offset(head) for head in records if head.is_of_move}
-        copied: set[RecordHead] = set()
-        receivers = _Receivers(target, self._open, self._timeout)
-        read = 0
-        for node in source.nodes:
-            try:
-                copied |= self._copy_from(source, node, receivers, copied, moved_away)
-                read += 1
-            except (BackendError, StreamError) as error:
-                self._note(node, error)
-            finally:
-                receivers.abandon()
-        if not source.is_quorum(read):
-            raise Failed(f"{read} object servers of policy {source.policy_index} have answered")
-        return copied
+        found = self._holding(target)
+        plan = make_plan(self._holding(source), found)
+        lacking = plan.lacking
+        if lacking:
+            receivers = _Receivers(target, self._open, self._timeout)
+            for node in source.nodes:
+                try:
+                    lacking = self._copy_from(source, node, receivers, lacking, plan.times)
+                except (BackendError, StreamError) as error:
+                    self._note(node, error)
+                finally:
+                    receivers.abandon()
+            found = self._holding(target)
+        return result(plan, found)
 
     def _copy_from(
         self,
         source: Place,
         node: Node,
         receivers: _Receivers,
-        known: set[RecordHead],
-        moved_away: set[_Version],
+        lacking: set[RecordHead],
+        times: Mapping[Version, Timestamp],
     ) -> set[RecordHead]:
-        """Copy the records of a device that are not known; return all of them."""
-        found: set[RecordHead] = set()
-        for head, stream in self._export(source, node, tombstones=False):
-            if head.is_of_move:
-                continue
-            found.add(head)
-            if head in known:
-                continue
-            if head.is_version and _without_offset(head) in moved_away:
-                raise Blocked
-            receivers.send(stream.parts())
-        receivers.finish()
-        return found
+        """Copy those of the records that a device has; return the others."""
+        by_id: dict[bytes, list[RecordHead]] = {}
+        for head in lacking:
+            by_id.setdefault(head.version_id, []).append(head)
+        ids, sent = sorted(by_id), set[RecordHead]()
+        for start in range(0, len(ids), _COPIED_AT_ONCE):
+            some = ids[start : start + _COPIED_AT_ONCE]
+            versions = {version_of(head) for version_id in some for head in by_id[version_id]}
+            later = {version: times[version] for version in versions if version in times}
+            for head, stream in self._export(source, node, versions=b"".join(some)):
+                if head in lacking and head not in sent:
+                    receivers.send(later, stream.parts())
+                    sent.add(head)
+            receivers.finish()
+        return lacking - sent
 
     def place(self, entry: Entry, policy_index: int) -> Place:
         """:raises Failed: there is no ring of that policy."""
@@ -160,66 +138,69 @@ class VersionMover:
         digest = self._rings.hash_path.digest(*names)
         return Place(policy_index, partition, tuple(nodes), digest, "/" + "/".join(names))
 
-    def records(self, entry: Entry, policy_index: int) -> set[RecordHead]:
-        """The records of an entry's name in a policy, of all devices that answer.
-
-        Removals of versions that were moved away are left out.
-
-        :raises Failed: too few of them do.
-        """
-        found = self._records_of(self.place(entry, policy_index), tombstones=False)
-        return {head for head in found if not head.is_of_move}
-
-    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> int:
-        """Remove versions in the entry's policy; return how many are locked, and stay.
+    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> Left:
+        """Remove versions in the entry's policy; return how many stay.
 
         :raises Failed: too few devices have answered.
         """
         place = self.place(entry, entry.policy_index)
         versions = (head for head in records if head.is_version)
-        removals = [_removal(head) for head in sorted(versions, key=lambda head: head.timestamp)]
-        done, locked = 0, 0
+        removed = sorted(versions, key=lambda head: head.timestamp)
+        done, locked, posted = 0, 0, 0
         for node in place.nodes:
             try:
-                kept = 0
-                for start in range(0, len(removals), _REMOVED_AT_ONCE):
-                    kept += self._remove(place, node, removals[start : start + _REMOVED_AT_ONCE])
-                locked = max(locked, kept)
+                left = [
+                    self._remove(place, node, removed[start : start + _REMOVED_AT_ONCE])
+                    for start in range(0, len(removed), _REMOVED_AT_ONCE)
+                ]
+                locked = max(locked, sum(some.locked for some in left))
+                posted = max(posted, sum(some.posted for some in left))
                 done += 1
             except BackendError as error:
                 self._note(node, error)
         if not place.is_quorum(done):
             raise Failed(f"{done} object servers of policy {place.policy_index} have answered")
-        return locked
+        return Left(locked, posted)
 
-    def _remove(self, place: Place, node: Node, removals: list[bytes]) -> int:
+    def _remove(self, place: Place, node: Node, heads: list[RecordHead]) -> Left:
         asked = {
             "partition": place.on(node),
             "hash": place.digest,
             "name": place.name,
-            "versions": b"".join(removals),
+            "versions": b"".join(map(_removal, heads)),
+            "posted": b"".join(map(_posted, heads)),
         }
         address = node["ip"], node["port"]
-        answer = self._grid.request(address, "replica.remove", msgpack.packb(asked), self._timeout)
-        return int(msgpack.unpackb(answer)["locked"])
+        packed = self._grid.request(address, "replica.remove", msgpack.packb(asked), self._timeout)
+        answer = msgpack.unpackb(packed)
+        return Left(int(answer["locked"]), int(answer.get("posted", 0)))
 
-    def _records_of(self, place: Place, *, tombstones: bool) -> set[RecordHead]:
-        found: set[RecordHead] = set()
-        read = 0
+    def holding(self, entry: Entry, policy_index: int) -> Holding:
+        """The records that a policy has of an entry's name.
+
+        :raises Failed: too few devices have answered.
+        """
+        return self._holding(self.place(entry, policy_index))
+
+    def _holding(self, place: Place) -> Holding:
+        devices = []
         for node in place.nodes:
             try:
-                found.update(head for head, _ in self._export(place, node, tombstones=tombstones))
-                read += 1
+                heads = self._export(place, node, heads=True)
+                devices.append({head.version_id: head for head, _ in heads})
             except (BackendError, StreamError) as error:
                 self._note(node, error)
-        if not place.is_quorum(read):
-            raise Failed(f"{read} object servers of policy {place.policy_index} have answered")
-        return found
+        if not place.is_quorum(len(devices)):
+            asked = f"{len(devices)} object servers of policy {place.policy_index}"
+            raise Failed(f"{asked} have answered")
+        return Holding(devices, len(place.nodes))
 
     def _export(
-        self, place: Place, node: Node, *, tombstones: bool
+        self, place: Place, node: Node, *, versions: bytes = b"", heads: bool = False
     ) -> Iterator[tuple[RecordHead, RecordStream]]:
-        """Yield the records of a device.
+        """Yield the records of a device, of some versions, or their heads alone.
+
+        A server of an earlier release yields all, and whole records.
 
         :raises BackendError: the stream cannot be opened, or was cut.
         :raises StreamError: it is malformed.
@@ -227,7 +208,8 @@ class VersionMover:
         asked = {
             "partition": place.on(node),
             "hashes": place.digest,
-            "tombstones": tombstones,
+            "versions": versions,
+            "heads": heads,
         }
         opened = self._open(node, "replica.export", asked)
         try:
@@ -271,13 +253,15 @@ class _Receivers:
         self._streams: dict[int, GridStream] = {}
         self._failed: dict[int, str] = {}
 
-    def send(self, parts: Iterable[bytes]) -> None:
+    def send(self, times: Mapping[Version, Timestamp], parts: Iterable[bytes]) -> None:
         """Send a record to all.
 
+        :param times: that versions get, until the streams are finished.
         :raises Failed: too few of them take it.
         """
         if not self._streams:
-            self._each(self._begin)
+            later = [_TIMED.pack(of, time.ticks, time.offset) for (of, _), time in times.items()]
+            self._each(partial(self._begin, b"".join(later)))
         for part in parts:
             self._each(partial(self._write, part))
 
@@ -288,6 +272,7 @@ class _Receivers:
         """
         if self._streams:
             self._each(self._end)
+            self._streams = {}
 
     def abandon(self) -> None:
         """End the streams at once, unless they have ended."""
@@ -295,8 +280,9 @@ class _Receivers:
             stream.abort()
         self._streams = {}
 
-    def _begin(self, number: int, node: Node) -> None:
-        self._streams[number] = self._opens(node, "replica.import", self._place.on(node))
+    def _begin(self, times: bytes, number: int, node: Node) -> None:
+        asked = self._place.on(node) | {"later": times}
+        self._streams[number] = self._opens(node, "replica.import", asked)
 
     def _write(self, part: bytes, number: int, _: Node) -> None:
         self._streams[number].write(part, self._timeout)
@@ -322,11 +308,12 @@ class _Receivers:
             raise Failed(f"policy {self._place.policy_index} does not store them: {reasons}")
 
 
-def _without_offset(head: RecordHead) -> _Version:
-    return head.version_id, head.timestamp.ticks
-
-
 def _removal(head: RecordHead) -> bytes:
     """The removal of a version, just after it."""
     time = head.timestamp
-    return _REMOVAL.pack(head.version_id, time.ticks, time.offset + 1)
+    return _TIMED.pack(head.version_id, time.ticks, time.offset + 1)
+
+
+def _posted(head: RecordHead) -> bytes:
+    metadata, of_type = head.metadata_at, head.type_at
+    return _POSTED.pack(metadata.ticks, metadata.offset, of_type.ticks, of_type.offset)

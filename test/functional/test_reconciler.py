@@ -7,10 +7,12 @@ the container's, and reports it to the container.
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from usage import used
 from cluster.errors import ClusterError
 from cluster.object_info import Question, object_info
 from container.misplaced import QUEUE_ACCOUNT, Entry, parse_entry, queue_container
-from container.version_mover import Blocked, VersionMover
+from container.version_mover import VersionMover
 from martlet.conf.cluster import ClusterConf
 from martlet.grid.client import GridClient
 from martlet.words.timestamp import Timestamp
@@ -397,14 +399,7 @@ def test_replicas_that_differ_are_joined(split: RunningCluster, user: Account) -
     assert user.call("GET", "differ", "o").body == b"small"
     assert call_version(user, "GET", "differ", large.normal).body == body
     assert records(split, names)["bundles"] == {"PUT": 3}
-
-    # All versions have left silver. They can not come back: removals of a move are there.
-    mover = mover_of(split)
-    in_silver, in_gold = (Entry("", n, *names, False, now, now) for n in (SILVER, GOLD))
-    assert mover.records(in_silver, SILVER) == set()
-    with pytest.raises(Blocked):
-        mover.copy(in_gold, SILVER)
-    assert mover.records(in_silver, SILVER) == set()
+    assert not left_in(split, names, SILVER)
 
 
 def test_versions_of_a_sharded_container_come_home(split: RunningCluster, user: Account) -> None:
@@ -436,6 +431,49 @@ def test_versions_of_a_sharded_container_come_home(split: RunningCluster, user: 
     await_true(lambda: used(user, "shards") == (31, 30 + 2 * 12), "the counts are right")
 
 
+def test_versions_come_back(split: RunningCluster, user: Account) -> None:
+    """The policy of a container changes to and fro. So do its versions, as often as it does.
+
+    A client's removal lasts in each policy.
+    """
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "again", headers=headers).status == 201
+    names = names_of(user, "again", "o")
+    times = write_versions(split, names, SILVER)  # the second one is removed
+    await_rows(split, names, SILVER, 4)
+    body = b"0123456789abcdef" * (1 << 17)
+    large = Timestamp.from_ticks(times[4].ticks + 1)
+    write_misplaced(
+        split, "PUT", names, SILVER, large, body, {"X-Backend-Version-Id": large.internal}
+    )
+    bodies = {times[1]: b"one", times[3]: b"three", large: body}
+    for number, policy in enumerate((GOLD, SILVER, GOLD, SILVER)):
+        other = SILVER if policy == GOLD else GOLD
+        set_policy(split, names, policy)
+        time = Timestamp.from_ticks(large.ticks + 1 + number)
+        bodies[time] = b"%d" % number
+        write_misplaced(
+            *(split, "PUT", names, other, time, bodies[time]),
+            {"X-Backend-Version-Id": time.internal},
+        )
+        await_rows(split, names, other, 6 + number)
+        await_true(lambda: queue(split, times[3]), "queued")
+        await_true(lambda: "versions=1" in reconcile(split), "moved")
+        await_true(lambda: not queue(split, times[3]), "off the queue")
+        await_rows(split, names, other, 0)
+        await_rows(split, names, policy, 6 + number)
+        assert not left_in(split, names, other)
+        there = left_in(split, names, policy)
+        assert [(of, time.ticks) for of, time in there] == sorted(
+            [("", times[0].ticks), *((time.internal, time.ticks) for time in bodies)]
+        )
+        for time, content in bodies.items():
+            assert body_of(split, names, policy, time.internal) == content
+        assert body_of(split, names, policy, "null") is None  # it is not current
+        assert body_of(split, names, policy, there[0][1].internal) == b"null"
+        assert body_of(split, names, policy, times[2].internal) is None
+
+
 def test_a_client_removes_a_version_between_copy_and_removal(
     split: RunningCluster, user: Account
 ) -> None:
@@ -462,7 +500,56 @@ def test_a_client_removes_a_version_between_copy_and_removal(
 
     await_true(are_moved, "all but the removed one are listed")
     assert user.call("GET", "between", "o").body == b"later"
-    assert not any(head.is_version for head in mover_of(split).records(in_silver, SILVER))
+    assert not left_in(split, names, SILVER)
+
+
+def left_in(
+    running: RunningCluster, names: tuple[str, str, str], policy: int
+) -> list[tuple[str, Timestamp]]:
+    """Return the ids and times of the versions of a name that a policy has."""
+    now = Timestamp.now()
+    holding = mover_of(running).holding(Entry("", policy, *names, False, now, now), policy)
+    return sorted({(h.version, h.timestamp) for h in holding.heads() if h.is_version})
+
+
+def set_policy(running: RunningCluster, names: tuple[str, str, str], policy: int) -> None:
+    """Give all replicas of a container another policy, as the end of a conflict does it."""
+    partition, nodes = rings_of(running).container.get_nodes(*names[:2])
+    folders = [
+        running.home / "devices" / node["device"] / "containers" / str(partition) for node in nodes
+    ]
+    for path in (path for folder in folders for path in folder.rglob("*.db")):
+        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            named = "SELECT account, container FROM container_info"
+            if connection.execute(named).fetchone() != names[:2]:
+                continue
+            connection.execute(
+                "UPDATE container_info SET storage_policy_index = ?, reconciler_sync_point = -1",
+                (policy,),
+            )
+            connection.execute("DROP TABLE IF EXISTS version_queued")
+
+
+def body_of(
+    running: RunningCluster, names: tuple[str, str, str], policy: int, version_id: str
+) -> bytes | None:
+    """Return the bytes of a version in a policy, if two of its devices have the same; else None."""
+    partition, nodes = rings_of(running).object_ring(policy).get_nodes(*names)
+    found = Counter[bytes]()
+    for node in nodes:
+        connection = StorageConnection(running.home, node["ip"], node["port"])
+        headers = {
+            "X-Backend-Storage-Policy-Index": str(policy),
+            "X-Backend-Version-Id": version_id,
+        }
+        connection.request("GET", f"/{node['device']}/{partition}/{'/'.join(names)}", b"", headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status == 200:
+            found[body] += 1
+        connection.close()
+    body, count = found.most_common(1)[0] if found else (None, 0)
+    return body if count > 1 else None
 
 
 def mover_of(running: RunningCluster) -> VersionMover:
@@ -514,8 +601,7 @@ def test_what_a_locked_null_version_keeps_away_is_not_removed(
     await_true(is_moved, "the version is moved")
     assert call_version(user, "GET", "refused", times[1].normal).body == b"version"
     assert call_version(user, "GET", "refused", times[0].normal).body == b"locked"
-    left = mover_of(split).records(Entry("", SILVER, *names, False, now, now), SILVER)
-    assert [(head.version, head.timestamp) for head in left if head.is_version] == [("", times[2])]
+    assert left_in(split, names, SILVER) == [("", times[2])]
 
 
 def late_row(time: Timestamp, version_id: str, **values: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -22,8 +22,10 @@ from container.misplaced import (
 )
 from container.queue_servers import VersionRows
 from container.reconciler import Reconciler
+from container.record import Times
 from container.record_stream import PUT, RecordHead
-from container.version_mover import Blocked
+from container.version_mover import Left
+from container.version_plan import Moved
 from martlet.http.environ import Environ, StartResponse
 from martlet.http.internal_client import InternalClient
 from martlet.http.request import Request
@@ -86,7 +88,7 @@ class Cluster:
         if not (self.fails and self.fails.pop()):
             self.enqueue(entry.name, entry.done_at, True, done=True)
 
-    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
+    def version_rows(self, entry: Entry) -> Iterator[VersionRows] | None:
         return None
 
     # What it asks of the proxy.
@@ -239,7 +241,7 @@ class VersionedCluster(Cluster):
         self.records_of: dict[int, set[RecordHead]] = {HOME: set(), AWAY: set()}
         self.rows: dict[str, tuple[Timestamp, int]] = {}  # by version: time, policy
         self.locked: set[RecordHead] = set()
-        self.is_blocked = False
+        self.posted = 0  # versions that get a POST before they are removed
 
     def write_version(self, seconds: float, *, has_row: bool = True) -> None:
         self.records_of[AWAY].add(version_of(at(seconds)))
@@ -255,37 +257,40 @@ class VersionedCluster(Cluster):
         if self.fails and self.fails.pop():
             raise Failed("for the test")
 
-    def version_rows(self, entry: Entry) -> list[VersionRows] | None:
+    def version_rows(self, entry: Entry) -> Iterator[VersionRows] | None:
         self._may_fail()
-        rows = [
-            {"version_id": version, "created_at": time.internal}
+        pages = [
+            VersionRows("a", "c", [{"version_id": version, "created_at": time.internal}])
             for version, (time, policy) in self.rows.items()
             if policy == entry.policy_index
         ]
-        return [VersionRows("a", "c", rows)] if rows else []
+        return self._pages(pages)
+
+    def _pages(self, pages: list[VersionRows]) -> Iterator[VersionRows]:
+        for page in pages:
+            self._may_fail()
+            yield page
 
     def move_rows(self, found: VersionRows, policy: int) -> None:
         for row in found.rows:
             self._may_fail()
             self.rows[row["version_id"]] = Timestamp(row["created_at"]), policy
 
-    def copy(self, entry: Entry, policy_index: int) -> set[RecordHead]:
-        if self.is_blocked:
-            raise Blocked
-        for head in self.records_of[entry.policy_index]:
+    def copy(self, entry: Entry, policy_index: int) -> Moved:
+        source, target = self.records_of[entry.policy_index], self.records_of[policy_index]
+        for head in source:
             self._may_fail()
-            self.records_of[policy_index].add(head)
-        return set(self.records_of[entry.policy_index])
-
-    def records(self, entry: Entry, policy_index: int) -> set[RecordHead]:
+            target.add(head)
         self._may_fail()
-        return self.records_of[policy_index]
+        there = {(head.version, head.timestamp.ticks): head.timestamp for head in target}
+        return Moved(list(source), there, 0)
 
-    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> int:
-        for head in records:
+    def remove(self, entry: Entry, records: Iterable[RecordHead]) -> Left:
+        for head in [] if self.posted else records:
             self._may_fail()
             self.records_of[entry.policy_index] -= {head} - self.locked
-        return len(self.records_of[entry.policy_index])
+        left = len(self.records_of[entry.policy_index])
+        return Left(0, left) if self.posted else Left(left, 0)
 
 
 def version_of(time: Timestamp) -> RecordHead:
@@ -350,7 +355,7 @@ def test_versions_stay_while_replicas_disagree_about_the_policy(agreements: list
     assert cluster.records_of == {HOME: {version_of(at(1))}, AWAY: set()}
 
 
-def test_locked_and_blocked_versions_stay() -> None:
+def test_locked_versions_stay() -> None:
     cluster = VersionedCluster()
     cluster.write_version(1)
     cluster.locked = {version_of(at(1))}
@@ -358,9 +363,30 @@ def test_locked_and_blocked_versions_stay() -> None:
     assert len(cluster.entries) == 1
     assert cluster.rows[at(1).internal][1] == HOME
     assert cluster.records_of[AWAY] == cluster.records_of[HOME] == cluster.locked
-    cluster.is_blocked = True
-    assert reconciler(cluster).run_once() == {"blocked": 1}
+
+
+def test_versions_that_get_a_post_meanwhile_are_moved_by_the_next_pass() -> None:
+    cluster = VersionedCluster()
+    cluster.write_version(1)
+    cluster.posted = 1
+    assert reconciler(cluster).run_once() == {"waiting": 1}
     assert len(cluster.entries) == 1
+    cluster.posted = 0
+    assert reconciler(cluster).run_once() == {"versions": 1}
+    assert not cluster.entries
+
+
+def test_rows_get_the_times_of_their_records() -> None:
+    """A version that comes back has a greater offset."""
+    cluster = VersionedCluster()
+    cluster.write_version(1)
+    moved: list[dict[str, str]] = []
+    cluster.move_rows = lambda found, policy: moved.extend(found.rows)  # type: ignore[method-assign]
+    there = {(at(1).internal, at(1).ticks): at(1, 2)}
+    copied = Moved([version_of(at(1))], there, 0)
+    cluster.copy = lambda entry, policy_index: copied  # type: ignore[method-assign]
+    assert reconciler(cluster).run_once() == {"versions": 1}
+    assert moved == [{"version_id": at(1).internal, "created_at": Times(*[at(1, 2)] * 3).encode()}]
 
 
 def test_what_is_not_there_is_waited_for_and_given_up_in_the_end() -> None:

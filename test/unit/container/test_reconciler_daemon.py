@@ -128,7 +128,8 @@ class Sharded(Servers):
         if headers["X-Backend-Record-Type"] == "shard":
             assert query == "states=updating&includes=o%20p"
             return [{"name": "a/c" if container == ".shards_a/s" else ".shards_a/s"}]
-        assert (query, headers["X-Backend-Storage-Policy-Index"]) == ("name=o%20p", "1")
+        assert query.startswith("name=o%20p&limit=500&marker=")
+        assert headers["X-Backend-Storage-Policy-Index"] == "1"
         return [{"version_id": "1"}] if container == ".shards_a/s" else None
 
 
@@ -138,7 +139,7 @@ ENTRY = Entry("1:/a/c/o p", 1, "a", "c", "o p", False, Timestamp(5), Timestamp(5
 def test_rows_of_versions_are_changed_in_the_shard_where_they_are() -> None:
     servers = Sharded(1)
     queue = queue_of(servers)
-    found = queue.version_rows(ENTRY)
+    found = list(queue.version_rows(ENTRY) or ())
     assert found == [(".shards_a", "s", [{"version_id": "1"}])]
     queue.move_rows(found[0], 0)
     changed = [{"version_id": "1", "storage_policy_index": 0}]
@@ -151,6 +152,41 @@ def test_rows_of_versions_need_most_replicas() -> None:
         queue.version_rows(ENTRY)
     with pytest.raises(Failed, match=r"1 replicas of /\.shards_a/s have answered"):
         queue.move_rows(VersionRows(".shards_a", "s", [{"version_id": "1"}]), 0)
+
+
+class Paged(Servers):
+    """Replicas with rows of different versions, of which one is of an earlier release."""
+
+    def __init__(self, *replicas: str) -> None:
+        super().__init__()
+        self.replicas = replicas
+        self.requests = 0
+
+    def start(
+        self, address: tuple[str, int], method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> Exchange:
+        self.requests += 1
+        marker, versions = path.rpartition("marker=")[2], self.replicas[address[1]]
+        exchange = Exchange(200, 1)
+        exchange.headers["x-backend-sharding-state"] = "unsharded"
+        if address[1] < 2:
+            later = [version for version in versions if version > marker]
+            versions = "".join(later[:2])
+            if len(later) > 1:
+                exchange.headers["x-backend-next-version"] = versions[-1]
+        rows = [{"version_id": version} for version in versions if version != "-"]
+        exchange.content = json.dumps(rows).encode()
+        return exchange
+
+
+@pytest.mark.parametrize("replicas", [("abcdef", "bdfgh", "ah"), ("", "", "x"), ("", "--", "")])
+def test_rows_of_versions_come_in_pages(replicas: tuple[str, ...]) -> None:
+    """Each row once, whichever replica has it, and a request for every two of a replica."""
+    servers = Paged(*replicas)
+    pages = list(queue_of(servers).version_rows(ENTRY) or ())
+    found = [row["version_id"] for page in pages for row in page.rows]
+    assert sorted(found) == sorted(set("".join(replicas)) - {"-"})
+    assert all(len(page.rows) <= 4 for page in pages)
 
 
 def queue_of(servers: Servers) -> QueueServers:

@@ -20,7 +20,8 @@ from container.record_stream import (
     RecordStream,
     StreamError,
 )
-from container.version_mover import Blocked, VersionMover, held
+from container.version_mover import Left, VersionMover
+from container.version_plan import Holding, held_of, make_plan, result
 from martlet.http.backend_client import BackendError
 from martlet.words.timestamp import Timestamp
 
@@ -42,12 +43,17 @@ def record(
     large: bytes | None = None,
     *,
     is_of_move: bool = False,
+    posted: Timestamp | None = None,
 ) -> bytes:
     """A record in a stream, with a body that begins like a record."""
     id_ = version_id(time) if id_ is None else id_
     header = b"mrRC\x01" + bytes([kind]) + bytes(34) + id_
     moved = {"X-Object-Sysmeta-Moved": "true"} if is_of_move else None
-    metadata = msgpack.packb({"n": "/a/c/\xfc".encode("latin-1"), "x": moved}, use_bin_type=False)
+    at = [time.ticks, time.offset]
+    fields = {"n": "/a/c/\xfc".encode("latin-1"), "x": moved, "m": at, "y": at}
+    if posted is not None:
+        fields["m"] = [posted.ticks, posted.offset]
+    metadata = msgpack.packb(fields, use_bin_type=False)
     header += struct.pack("<QQ", time.ticks, time.offset) + bytes(12)
     header += struct.pack("<I20xQ4xI4x", len(metadata), 9, 5)
     body = header + b"block" + metadata + b"mrRC body" * 10
@@ -107,8 +113,11 @@ def test_what_is_no_stream_is_refused(data: bytes) -> None:
 class Import:
     """A stream into a server, which stores what has come whole when it ends."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, later: bytes) -> None:
         self._server = server
+        self._later = {
+            (of, ticks): offset for of, ticks, offset in struct.iter_unpack("<16sQQ", later)
+        }
         self._data = bytearray()
         self._answer = b""
 
@@ -121,7 +130,11 @@ class Import:
         assert bytes(self._data).endswith(END)
         stream = RecordStream(Stream(bytes(self._data)), 1.0)  # type: ignore[arg-type]
         for head in stream:
-            self._server.stored.append((head, b"".join(stream.parts())))
+            raw = b"".join(stream.parts())
+            self._server.stored.append((head, raw))
+            offset = self._later.get((head.version_id, head.timestamp.ticks), 0)
+            if not self._server.refuses:
+                self._server.take(head, raw, max(offset, head.timestamp.offset))
         refused = {"refused": self._server.refuses, "reason": "full"}
         self._answer = msgpack.packb(refused)
 
@@ -143,7 +156,19 @@ class Server:
     breaks_after: int | None = None
     refuses: int = 0
     removed: list[tuple[bytes, int, int]] = field(default_factory=list)
+    posted: list[tuple[int, ...]] = field(default_factory=list)
     locked: int = 0
+
+    def take(self, head: RecordHead, raw: bytes, offset: int) -> None:
+        """Store a record with another offset, in place of the one of its id if it is later."""
+        raw = raw[:76] + struct.pack("<Q", offset) + raw[84:]
+        time = Timestamp.from_ticks(head.timestamp.ticks, offset)
+        known = [record for record in self.records if record[52:68] == head.version_id]
+        if all(struct.unpack("<QQ", old[68:84]) < (time.ticks, time.offset) for old in known):
+            self.records = [old for old in self.records if old not in known] + [raw]
+
+    def heads(self) -> list[RecordHead]:
+        return list(RecordStream(Stream(b"".join(self.records) + END), 1.0))  # type: ignore[arg-type]
 
 
 class Cluster:
@@ -154,6 +179,7 @@ class Cluster:
             policy * 10 + number: Server() for policy in (HOME, AWAY) for number in range(3)
         }
         self.hash_path = self
+        self.exports: list[tuple[int, bool]] = []
         self._policy = 0
 
     def of(self, policy: int) -> list[Server]:
@@ -174,18 +200,23 @@ class Cluster:
     def open_stream(self, address: tuple[str, int], name: str, payload: bytes) -> Any:
         server, asked = self._server(address), msgpack.unpackb(payload)
         if name == "replica.import":
+            later = asked.pop("later")
             assert asked == {"device": f"d{address[1]}", "policy": HOME, "partition": 7}
-            return Import(server)
+            return Import(server, later)
         assert asked["hashes"] == DIGEST
         assert asked["partition"]["device"] == f"d{address[1]}"
-        wanted = [r for r in server.records if not asked["tombstones"] or r[17] == TOMBSTONE]
-        return Stream(b"".join(wanted) + END, 100, server.cut_at)
+        self.exports.append((address[1], asked["heads"]))
+        ids = asked["versions"]
+        some = [ids[n : n + 16] for n in range(0, len(ids), 16)]
+        wanted = [record for record in server.records if not some or record[52:68] in some]
+        return Stream(b"".join(wanted) + END, 100, None if asked["heads"] else server.cut_at)
 
     def request(self, address: tuple[str, int], name: str, payload: bytes, timeout: float) -> bytes:
         server, asked = self._server(address), msgpack.unpackb(payload)
         assert (name, asked["name"], asked["hash"]) == ("replica.remove", "/a/c/o", DIGEST)
         server.removed += struct.iter_unpack("<16sQQ", asked["versions"])
-        return bytes(msgpack.packb({"locked": server.locked}))
+        server.posted += struct.iter_unpack("<QQQQ", asked["posted"])
+        return bytes(msgpack.packb({"locked": server.locked, "posted": len(server.posted)}))
 
     def _server(self, address: tuple[str, int]) -> Server:
         server = self.servers[address[1]]
@@ -212,7 +243,8 @@ def test_the_records_of_all_replicas_are_copied_once() -> None:
     ):
         server.records = records
     copied = cluster.mover().copy(ENTRY, HOME)
-    assert {(head.version, head.timestamp) for head in copied} == {
+    assert copied.left == 0
+    assert {(head.version, head.timestamp) for head in copied.held} == {
         (one.internal, one),
         (two.internal, two),
         (three.internal, three),
@@ -229,7 +261,7 @@ def test_what_a_dying_server_sent_in_part_is_sent_again(cut_at: int) -> None:
     for server in cluster.of(AWAY):
         server.records = records
     cluster.of(AWAY)[0].cut_at = cut_at
-    assert len(cluster.mover().copy(ENTRY, HOME)) == 2
+    assert len(cluster.mover().copy(ENTRY, HOME).held) == 2
     for server in cluster.of(HOME):
         assert [raw for _, raw in server.stored] == records
 
@@ -243,7 +275,7 @@ def test_a_majority_must_store_the_records(ill: dict[str, Any]) -> None:
             for name, value in ill.items():
                 setattr(server, name, value)
         if count == 1:
-            assert len(cluster.mover().copy(ENTRY, HOME)) == 3
+            assert len(cluster.mover().copy(ENTRY, HOME).held) == 3
             assert len(cluster.of(HOME)[2].stored) == 3
         else:
             with pytest.raises(Failed):
@@ -254,27 +286,93 @@ def test_a_majority_must_be_read() -> None:
     cluster = Cluster()
     cluster.of(AWAY)[2].records = [record(PUT, *times(1))]
     cluster.of(AWAY)[0].is_down = True
-    assert len(cluster.mover().copy(ENTRY, HOME)) == 1
-    assert len(cluster.mover().records(ENTRY, AWAY)) == 1
+    assert len(cluster.mover().copy(ENTRY, HOME).held) == 1
+    assert len(list(cluster.mover().holding(ENTRY, AWAY).heads())) == 1
     cluster.of(AWAY)[1].is_down = True
     with pytest.raises(Failed, match="1 object servers of policy 1 have answered"):
         cluster.mover().copy(ENTRY, HOME)
     with pytest.raises(Failed, match="1 object servers of policy 1 have answered"):
-        cluster.mover().records(ENTRY, AWAY)
+        cluster.mover().holding(ENTRY, AWAY)
 
 
-def test_what_was_moved_away_does_not_come_back() -> None:
+@pytest.mark.parametrize("offset", [1, 7])
+@pytest.mark.parametrize("id_", [None, NULL])
+def test_what_was_moved_away_comes_back_later_than_its_removal(
+    offset: int, id_: bytes | None
+) -> None:
+    """One replica alone knows the removal of the move. A client's removal lets nothing back."""
+    (time,) = times(1)
+    cluster = Cluster()
+    for server in cluster.of(AWAY):
+        server.records = [record(PUT, time, id_)]
+    known_id = version_id(time) if id_ is None else id_
+    later = Timestamp(time, offset)
+    cluster.of(HOME)[2].records = [record(TOMBSTONE, later, known_id, is_of_move=True)]
+    copied = cluster.mover().copy(ENTRY, HOME)
+    assert len(copied.held) == 1
+    for server in cluster.of(HOME):
+        assert [head.timestamp.offset for head in server.heads()] == [max(2, offset + 1)]
+    assert list(copied.there.values()) == [Timestamp(time, offset=max(2, offset + 1))]
+    for server in cluster.of(HOME):
+        server.records = [record(TOMBSTONE, later, known_id)]
+        server.stored.clear()
+    copied = cluster.mover().copy(ENTRY, HOME)
+    assert len(copied.held) == 1
+    assert not any(server.stored for server in cluster.of(HOME))
+
+
+def test_offsets_grow_by_two_with_each_return() -> None:
     cluster = Cluster()
     (time,) = times(1)
-    cluster.of(AWAY)[0].records = [record(PUT, time)]
-    later = Timestamp(time, 1)
-    mark = record(TOMBSTONE, later, version_id(time), is_of_move=True)
-    cluster.of(HOME)[2].records = [mark]
-    assert cluster.mover().records(ENTRY, HOME) == set()
-    with pytest.raises(Blocked):
-        cluster.mover().copy(ENTRY, HOME)
-    cluster.of(HOME)[2].records = [record(TOMBSTONE, later, version_id(time))]
-    assert len(cluster.mover().copy(ENTRY, HOME)) == 1  # a client has removed it
+    for server in cluster.of(AWAY):
+        server.records = [record(PUT, Timestamp(time, 4), version_id(time))]
+    mark = record(TOMBSTONE, Timestamp(time, 3), version_id(time), is_of_move=True)
+    cluster.of(HOME)[0].records = [mark]
+    assert len(cluster.mover().copy(ENTRY, HOME).held) == 1
+    for server in cluster.of(HOME):
+        assert [head.timestamp.offset for head in server.heads()] == [6]
+
+
+def test_a_version_that_only_an_absent_replica_may_know_is_later_than_a_removal() -> None:
+    (time,) = times(1)
+    cluster = Cluster()
+    for server in cluster.of(AWAY):
+        server.records = [record(PUT, time)]
+    cluster.of(HOME)[0].is_down = True
+    assert len(cluster.mover().copy(ENTRY, HOME).held) == 1
+    assert [head.timestamp.offset for head in cluster.of(HOME)[1].heads()] == [2]
+
+
+def test_what_the_target_has_is_not_read_again() -> None:
+    cluster = Cluster()
+    for server in cluster.of(AWAY):
+        server.records = [record(PUT, time) for time in times(1, 2)]
+    for _ in range(2):  # the second time it proves that no removal of a move waits for them
+        assert len(cluster.mover().copy(ENTRY, HOME).held) == 2
+    cluster.exports.clear()
+    for server in cluster.of(HOME):
+        server.stored.clear()
+    assert len(cluster.mover().copy(ENTRY, HOME).held) == 2
+    assert all(is_of_heads for _, is_of_heads in cluster.exports)
+    assert not any(server.stored for server in cluster.of(HOME))
+    (late,) = times(3)
+    cluster.of(AWAY)[1].records.append(record(PUT, late))
+    assert len(cluster.mover().copy(ENTRY, HOME).held) == 3
+    assert [len(server.stored) for server in cluster.of(HOME)] == [1, 1, 1]
+
+
+def test_a_later_post_is_copied_again() -> None:
+    cluster = Cluster()
+    one, posted = times(1, 9)
+    for server in cluster.of(AWAY):
+        server.records = [record(PUT, one)]
+    for server in cluster.of(HOME):
+        server.records = [record(PUT, Timestamp(one, 2), version_id(one))]
+    assert len(cluster.mover().copy(ENTRY, HOME).held) == 1
+    cluster.of(AWAY)[1].records = [record(PUT, one, posted=posted)]
+    copied = cluster.mover().copy(ENTRY, HOME)
+    assert [len(server.stored) for server in cluster.of(HOME)] == [1, 1, 1]
+    assert copied.left == 1  # these servers do not join the metadata: it is not removed
 
 
 def test_versions_are_removed_just_after_their_time() -> None:
@@ -287,7 +385,7 @@ def test_versions_are_removed_just_after_their_time() -> None:
     }
     cluster.of(AWAY)[0].is_down = True
     cluster.of(AWAY)[1].locked = 1
-    assert cluster.mover().remove(ENTRY, found) == 1
+    assert cluster.mover().remove(ENTRY, found) == Left(1, 2)
     wanted = [(NULL, one.ticks, 4), (version_id(two), two.ticks, 1)]
     assert [server.removed for server in cluster.of(AWAY)] == [[], wanted, wanted]
     cluster.of(AWAY)[1].is_down = True
@@ -297,6 +395,17 @@ def test_versions_are_removed_just_after_their_time() -> None:
 
 def head(kind: int, time: Timestamp, id_: bytes | None = None) -> RecordHead:
     return RecordHead(kind, version_id(time) if id_ is None else id_, time, 0)
+
+
+def held(source: set[RecordHead], target: set[RecordHead]) -> set[RecordHead]:
+    devices = [{head.version_id: head for head in target}] * 3
+    there = Holding(devices, 3)
+    plan = make_plan(Holding([{head.version_id: head for head in source}] * 3, 3), there)
+    plan.times = {
+        version: Timestamp.from_ticks(time.ticks, 0) for version, time in plan.times.items()
+    }
+    assert set(held_of(plan, there)) == set(result(plan, there).held)
+    return set(held_of(plan, there))
 
 
 def test_what_the_target_has_not_taken_is_not_held() -> None:

@@ -1,0 +1,193 @@
+"""Moves of versions between policies, to and fro: reconcilers disagree, and replicas are away.
+
+Each policy has three devices in memory, which follow the order of writes of the object server.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass, field
+
+import pytest
+
+from container.record_stream import PUT, TOMBSTONE, RecordHead
+from container.version_plan import Holding, Plan, make_plan, result, version_of
+from martlet.words.timestamp import Timestamp
+
+GOLD, SILVER = 0, 1
+NULL = bytes(16)
+Device = dict[bytes, RecordHead]
+
+
+def at(ticks: int, offset: int = 0) -> Timestamp:
+    return Timestamp.from_ticks(ticks, offset)
+
+
+def id_of(ticks: int) -> bytes:
+    return struct.pack(">QQ", ticks, 0)
+
+
+def take(device: Device, head: RecordHead) -> None:
+    """Store a record, if it counts more than the one of its id."""
+    known = device.get(head.version_id)
+    order = head.timestamp, not head.is_version
+    wins = known is None or order > (known.timestamp, not known.is_version)
+    if wins:
+        device[head.version_id] = head
+    if known is None or not (known.is_version and head.is_version):
+        return
+    other = known if wins else head
+    if not device[head.version_id].has_all_of(other):  # later metadata outlive
+        device[head.version_id] = posted(device[head.version_id], other.metadata_at)
+
+
+def posted(head: RecordHead, time: Timestamp) -> RecordHead:
+    return RecordHead(PUT, head.version_id, head.timestamp, 1, False, time, head.type_at)
+
+
+def written(version_id: bytes, time: Timestamp) -> RecordHead:
+    return RecordHead(PUT, version_id, time, 1, False, time, time)
+
+
+@dataclass
+class Reconciler:
+    """A reconciler between two steps of a move."""
+
+    source: int
+    plan: Plan | None = None
+    removals: list[RecordHead] = field(default_factory=list)
+
+
+class Cluster:
+    """Devices of two policies, some of which are away."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.devices: list[list[Device]] = [[{}, {}, {}], [{}, {}, {}]]
+        self.away: list[int | None] = [None, None]
+        self.policy = GOLD
+        self.ticks = 100
+        self.kept: dict[bytes, tuple[Timestamp, Timestamp]] = {}  # acknowledged: time, last POST
+        self.removed: set[bytes] = set()
+        self.reconcilers = [Reconciler(GOLD), Reconciler(SILVER), Reconciler(SILVER)]
+
+    def up(self, policy: int) -> list[Device]:
+        return [d for n, d in enumerate(self.devices[policy]) if n != self.away[policy]]
+
+    def write(self, policy: int) -> None:
+        self.ticks += 1
+        if len(self.kept) + len(self.removed) > 5:
+            return
+        version_id = id_of(self.ticks)
+        for device in self.up(policy):
+            take(device, written(version_id, at(self.ticks)))
+        self.kept[version_id] = at(self.ticks), at(self.ticks)
+
+    def remove(self) -> None:
+        """A client removes a version that it sees."""
+        seen = [v for v in self.kept if self.count(self.policy, v) > 1]
+        if not seen:
+            return
+        self.ticks += 1
+        version_id = self.rng.choice(seen)
+        for device in self.up(self.policy):
+            take(device, RecordHead(TOMBSTONE, version_id, at(self.ticks), 1))
+        del self.kept[version_id]
+        self.removed.add(version_id)
+
+    def post(self) -> None:
+        """A client changes the metadata of a version that most devices of a policy have."""
+        seen = [v for v in self.kept if self.count(self.policy, v) > 1]
+        if not seen:
+            return
+        self.ticks += 1
+        version_id = self.rng.choice(seen)
+        for device in self.up(self.policy):
+            known = device.get(version_id)
+            if known is not None and known.is_version:
+                device[version_id] = posted(known, at(self.ticks))
+        self.kept[version_id] = self.kept[version_id][0], at(self.ticks)
+
+    def count(self, policy: int, version_id: bytes) -> int:
+        """The number of devices that have a version and are not away."""
+        found = (device.get(version_id) for device in self.up(policy))
+        return sum(head is not None and head.is_version for head in found)
+
+    def replicate(self, policy: int) -> None:
+        up = self.up(policy)
+        one, other = self.rng.sample(up, 2)
+        for head in list(one.values()):
+            take(other, head)
+
+    def holding(self, policy: int) -> Holding:
+        return Holding([dict(device) for device in self.up(policy)], 3)
+
+    def step(self, who: Reconciler, until: int) -> None:
+        """Go on with a move: read, then copy, then remove. Any step may end in the middle."""
+        target = 1 - who.source
+        if who.plan is None and not who.removals:
+            who.plan = make_plan(self.holding(who.source), self.holding(target))
+        elif who.plan is not None:
+            for head in sorted(who.plan.lacking, key=lambda head: head.timestamp)[:until]:
+                time = who.plan.times.get(version_of(head), head.timestamp)
+                for device in self.up(target):
+                    take(device, moved_to(head, time))
+            done = result(who.plan, self.holding(target))
+            who.removals = [head for head in done.held if head.is_version]
+            who.plan = None
+        else:
+            for device in self.up(who.source)[:until]:
+                for head in who.removals:
+                    known = device.get(head.version_id)
+                    if known and known.is_version and known.metadata_at > head.metadata_at:
+                        continue
+                    removal = at(head.timestamp.ticks, head.timestamp.offset + 1)
+                    take(device, RecordHead(TOMBSTONE, head.version_id, removal, 1, True))
+            who.removals = []
+
+    def settle(self) -> None:
+        self.away = [None, None]
+        for _ in range(4):
+            for policy in (GOLD, SILVER):
+                for _ in range(20):
+                    self.replicate(policy)
+            who = Reconciler(1 - self.policy)
+            for _ in range(3):
+                self.step(who, 100)
+
+
+def moved_to(head: RecordHead, time: Timestamp) -> RecordHead:
+    if not head.is_version:
+        return head
+    metadata_at = time if head.metadata_at == head.timestamp else head.metadata_at
+    return RecordHead(PUT, head.version_id, time, 1, False, metadata_at, time)
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_nothing_is_lost_and_nothing_comes_back(seed: int) -> None:
+    """Reconcilers know different policies of the container, which the real ones ask for twice."""
+    rng = random.Random(seed)
+    cluster = Cluster(rng)
+    for _ in range(120):
+        match rng.randrange(10):
+            case 0:
+                cluster.write(rng.choice((GOLD, SILVER)))
+            case 1 if rng.randrange(2):
+                cluster.remove()
+            case 1:
+                cluster.post()
+            case 2:
+                cluster.policy = rng.choice((GOLD, SILVER))
+            case 3:
+                cluster.away[rng.randrange(2)] = rng.choice((None, 0, 1, 2))
+            case 4 | 5:
+                cluster.replicate(rng.randrange(2))
+            case _:
+                cluster.step(rng.choice(cluster.reconcilers), rng.choice((1, 2, 100)))
+    cluster.settle()
+    for device in cluster.devices[cluster.policy]:
+        versions = {head.version_id for head in device.values() if head.is_version}
+        assert versions == cluster.kept.keys()
+    for device in cluster.devices[1 - cluster.policy]:
+        assert not any(head.is_version for head in device.values())
