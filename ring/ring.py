@@ -157,9 +157,8 @@ class Ring:
         self._logger = logger or logging.getLogger("martlet.ring")
         self._clock = clock
         self._stamp = _Stamp.of(self.path)
-        self._unread = (
-            ""  # why the last look could not read the file, which the next one tries again
-        )
+        # Why the last look could not read the file. The next one tries again.
+        self._unread = ""
         self._snapshot = self._load()
         self._next_look = clock() + reload_seconds
 
