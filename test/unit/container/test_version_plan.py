@@ -84,13 +84,19 @@ class Cluster:
             take(device, written(version_id, at(self.ticks)))
         self.kept[version_id] = at(self.ticks), at(self.ticks)
 
-    def remove(self) -> None:
-        """A client removes a version that it sees."""
+    def choose(self) -> bytes | None:
+        """A version that most devices of the policy have; time goes on."""
         seen = [v for v in self.kept if self.count(self.policy, v) > 1]
         if not seen:
-            return
+            return None
         self.ticks += 1
-        version_id = self.rng.choice(seen)
+        return self.rng.choice(seen)
+
+    def remove(self) -> None:
+        """A client removes a version that it sees."""
+        version_id = self.choose()
+        if version_id is None:
+            return
         for device in self.up(self.policy):
             take(device, RecordHead(TOMBSTONE, version_id, at(self.ticks), 1))
         del self.kept[version_id]
@@ -98,11 +104,9 @@ class Cluster:
 
     def post(self) -> None:
         """A client changes the metadata of a version that most devices of a policy have."""
-        seen = [v for v in self.kept if self.count(self.policy, v) > 1]
-        if not seen:
+        version_id = self.choose()
+        if version_id is None:
             return
-        self.ticks += 1
-        version_id = self.rng.choice(seen)
         for device in self.up(self.policy):
             known = device.get(version_id)
             if known is not None and known.is_version:
