@@ -75,7 +75,8 @@ func mount(directory, mountPoint string, illness *illness) (*fuse.Server, error)
 	second := time.Second
 	raw := fs.NewNodeFS(root, &fs.Options{EntryTimeout: &second, AttrTimeout: &second})
 	server, err := fuse.NewServer(&disk{raw, illness}, mountPoint, &fuse.MountOptions{
-		DirectMount: true, AllowOther: true, FsName: "illdisk", Name: "illdisk", MaxWrite: 1 << 20,
+		DirectMount: true, AllowOther: true, FsName: "illdisk", Name: "illdisk",
+		MaxWrite: 512 << 10, // a read of 1 MiB and its header are more than a pipe takes
 	})
 	if err != nil {
 		return nil, err
