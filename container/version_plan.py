@@ -82,7 +82,8 @@ class Plan:
     source: set[RecordHead]
     times: dict[Version, Timestamp]
     lacking: set[RecordHead] = field(default_factory=set)
-    #: Versions of which it is not known whether a removal of a move waits for them.
+    #: Null versions, while a device of the right policy does not answer. It may have a removal of a
+    #: move that is later than what the others get.
     doubtful: set[RecordHead] = field(default_factory=set)
 
 
@@ -94,10 +95,9 @@ def make_plan(source: Holding, target: Holding) -> Plan:
             version = version_of(head)
             time = _null_time(head, target) if head.is_null else _time(head, target)
             plan.times[version] = max(time, plan.times.get(version, time))
-    held = set(held_of(plan, target))
-    plan.lacking = plan.source - held
+    plan.lacking = plan.source - set(held_of(plan, target))
     if not target.is_complete:
-        plan.doubtful = {head for head in held if head.is_null and _is_same(head, target)}
+        plan.doubtful = {head for head in plan.source if head.is_null and head.is_version}
     return plan
 
 
@@ -151,10 +151,6 @@ def _null_time(head: RecordHead, target: Holding) -> Timestamp:
     ]
     offset = max([time.offset, *(offset + 1 for offset in removals)])
     return Timestamp.from_ticks(time.ticks, offset)
-
-
-def _is_same(head: RecordHead, target: Holding) -> bool:
-    return any(known.timestamp == head.timestamp for known in target.all_of(head.version_id))
 
 
 def _counts_over(known: RecordHead | None, head: RecordHead, least: Timestamp) -> bool:

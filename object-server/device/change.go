@@ -97,7 +97,7 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 	if e.moves {
 		m.MarkMoved()
 	}
-	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m, now: d.now()}
+	w := rival{bundle: b, hash: at.Hash, kind: e.kind, metadata: &m, now: d.now(), moves: e.moves}
 	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) { return e.succeed(d, &w, c) })
 	if err == nil && e.posted.isBefore(old.state.Metadata) {
 		err = ErrPosted

@@ -15,7 +15,9 @@ func (d *Device) now() uint64 {
 
 // checkLock refuses with ErrLocked a write that would remove or replace a locked version.
 // A record of a peer is judged by its own time alone, so that all replicas judge alike.
-// Any other write has to come after the lock by the clock of this host, too.
+// Any other write has to come after the lock by the clock of this host, too. The removal of a version
+// that was moved has the time of that version, so the clock alone counts. A peer that was away and has
+// the lock brings the version back; the next removal then reaches it, too.
 func (w *rival) checkLock(stored *format.Metadata) error {
 	if stored.Lock == nil {
 		return nil
@@ -25,7 +27,7 @@ func (w *rival) checkLock(stored *format.Metadata) error {
 		return nil
 	}
 	bypass := w.kind != format.TypePut && m.Bypasses()
-	if stored.Lock.Voids(m.Timestamp, bypass) || !w.isOfPeer && stored.Lock.Protects(w.now, bypass) {
+	if !w.moves && stored.Lock.Voids(m.Timestamp, bypass) || !w.isOfPeer && stored.Lock.Protects(w.now, bypass) {
 		return ErrLocked
 	}
 	return nil

@@ -155,3 +155,31 @@ func TestPostedVersionsAreNotRemoved(t *testing.T) {
 		}
 	}
 }
+
+// A moved version is removed where it was as soon as its lock has ended by the clock, although the removal has its time.
+func TestMovedVersionsWithEndedLocks(t *testing.T) {
+	for _, lock := range []*format.Lock{{Compliance: 100}, {Governance: 100, Governed: at(10)}, {Held: at(20)}} {
+		for _, id := range []uint64{0, 1} {
+			clock := &lockClock{50}
+			d := open(t, vfs.NewMem("/d"), "/d", Options{Clock: clock.now, compactByHand: true})
+			must[int](t)(0, putLocked(d, id, 10, 5, lock))
+			var of format.VersionID
+			if id != 0 {
+				of = versionID(id)
+			}
+			removal := format.Timestamp{Ticks: 10, Offset: 1}
+			if _, err := d.RemoveMoved(lockedAt, of, removal, lockedName, nil); errors.Is(err, ErrLocked) != lock.Protects(50, false) {
+				t.Errorf("id %d, %+v, before its end: %v", id, *lock, err)
+			}
+			clock.ticks = 2000
+			if _, err := d.RemoveMoved(lockedAt, of, removal, lockedName, nil); err != nil && !errors.As(err, new(*OlderError)) {
+				t.Errorf("id %d, %+v, after its end: %v", id, *lock, err)
+			}
+			var none *NotFoundError
+			if _, err := d.Head(lockedAt); !errors.As(err, &none) {
+				t.Errorf("id %d, %+v: it is there: %v", id, *lock, err)
+			}
+			must[int](t)(0, d.Close())
+		}
+	}
+}

@@ -23,6 +23,7 @@ type rival struct {
 	isLost   func(lsn uint64) bool // of a record whose data are known to be damaged; nil: none is
 	isOfPeer bool                  // it is a record of another replica
 	now      uint64                // ticks, by the clock of this host; 0 for a record of a peer
+	moves    bool                  // it is the removal of a version that was moved to another policy
 	revives  bool                  // its lock wins over what is stored, set by previous and by add
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from container.record_stream import PUT, TOMBSTONE, RecordHead
-from container.version_plan import Holding, Plan, make_plan, result, version_of
+from container.version_plan import Holding, Moved, Plan, make_plan, result, version_of
 from martlet.words.timestamp import Timestamp
 
 GOLD, SILVER = 0, 1
@@ -166,6 +166,21 @@ def moved_to(head: RecordHead, time: Timestamp) -> RecordHead:
         return head
     metadata_at = time if head.metadata_at == head.timestamp else head.metadata_at
     return RecordHead(PUT, head.version_id, time, 1, False, metadata_at, time)
+
+
+def test_a_null_version_waits_for_a_device_that_is_away() -> None:
+    """That device has the removal of an earlier move, which replication brings to the others."""
+    null = written(NULL, at(102))
+    source = Holding([{NULL: null}, {NULL: null}, {NULL: null}], 3)
+    away = {NULL: RecordHead(TOMBSTONE, NULL, at(102, 1), 1, True)}
+    plan = make_plan(source, Holding([{}, {}], 3))
+    assert plan.lacking == {null}
+    copied = Holding([{NULL: null}, {NULL: null}], 3)
+    assert result(plan, copied) == Moved([], {("", 102): at(102)}, 1)
+    # It is back before the removal, and so at the next pass.
+    assert result(plan, Holding([*copied.devices, away], 3)).held == []
+    plan = make_plan(source, Holding([*copied.devices, away], 3))
+    assert plan.times == {(NULL, 102): at(102, 2)}
 
 
 @pytest.mark.parametrize("seed", range(400))
