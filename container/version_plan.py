@@ -12,7 +12,9 @@ version, is known to most of the devices, and nothing is sent that it removes.
 
 A version is removed in the wrong policy if most devices of the right one have it with that later
 time. So two reconcilers that move a version to and fro never remove both copies: the later one is
-in neither removal. A version that no device of the right policy knows keeps its time.
+in neither removal. A version that no device of the right policy knows keeps its time. The null
+version keeps it as well, unless a removal of a move is known. So it lacks this protection
+(doc/formats/replication.md, "Moves between policies").
 """
 
 from __future__ import annotations
