@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"fmt"
-	"unsafe"
 
 	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/segment"
@@ -21,9 +20,6 @@ const (
 	roomMin = 64 << 10
 	roomMax = 1 << 20
 )
-
-// memoryAlignment is enough for direct I/O on every device.
-const memoryAlignment = 4096
 
 // write puts the batch into the segment, behind its durable end.
 func (a *Appended) write() error {
@@ -68,9 +64,9 @@ func (a *Appended) writeDirect() error {
 	active := a.bundle.active
 	offset := a.tail - a.Bytes
 	start, end := offset/directBlock*directBlock, (a.tail+directBlock-1)/directBlock*directBlock
-	buffer := buffers.Get(int(end-start) + memoryAlignment)
+	buffer := buffers.Get(int(end-start) + vfs.DirectAlignment)
 	defer buffer.Free()
-	p := aligned(buffer.B)[:end-start]
+	p := vfs.Aligned(buffer.B)[:end-start]
 	old := p[:offset-start]
 	if len(active.partial) == len(old) {
 		copy(old, active.partial)
@@ -92,10 +88,4 @@ func (a *Appended) writeDirect() error {
 	}
 	a.inPlace = a.isInPlace(start, end)
 	return nil
-}
-
-// aligned skips to an address that direct I/O takes.
-func aligned(b []byte) []byte {
-	past := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % memoryAlignment)
-	return b[(memoryAlignment-past)%memoryAlignment:]
 }

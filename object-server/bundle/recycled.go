@@ -100,9 +100,9 @@ func (l *life) note(file vfs.File, frontier int64) error {
 // writeSector writes past the page cache, unless the disk or the file has changed so
 // that it cannot be done any more.
 func writeSector(file vfs.File, p []byte, offset int64) error {
-	buffer := buffers.Get(directBlock + memoryAlignment)
+	buffer := buffers.Get(directBlock + vfs.DirectAlignment)
 	defer buffer.Free()
-	sector := aligned(buffer.B)[:directBlock]
+	sector := vfs.Aligned(buffer.B)[:directBlock]
 	clear(sector[copy(sector, p):])
 	if !isDirect(file) {
 		return file.Writev([][]byte{sector}, offset)

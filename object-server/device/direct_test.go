@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"martlet/object-server/vfs"
@@ -61,6 +62,69 @@ func TestDirectAndBuffered(t *testing.T) {
 		}
 		if err := d.Close(); err != nil {
 			t.Fatal(i, err)
+		}
+	}
+}
+
+// directCount counts the bytes that files without a name get past the page cache, and through it.
+type directCount struct {
+	vfs.FS
+	direct, cached atomic.Int64
+	isBuffered     atomic.Bool // the file system has no direct writes
+}
+
+func (c *directCount) CreateTemp(dir string) (vfs.File, error) {
+	f, err := c.FS.CreateTemp(dir)
+	if err != nil {
+		return nil, err
+	}
+	c.isBuffered.Store(f.DirectBlock() == 0)
+	return &directCountFile{File: f, count: c}, nil
+}
+
+func (c *directCount) Link(f vfs.File, name string) error {
+	return c.FS.Link(f.(*directCountFile).File, name)
+}
+
+type directCountFile struct {
+	vfs.File
+	count *directCount
+}
+
+func (f *directCountFile) WriteDirect(p []byte, offset int64) error {
+	f.count.direct.Add(int64(len(p)))
+	return f.File.WriteDirect(p, offset)
+}
+
+func (f *directCountFile) Writev(buffers [][]byte, offset int64) error {
+	for _, b := range buffers {
+		f.count.cached.Add(int64(len(b)))
+	}
+	return f.File.Writev(buffers, offset)
+}
+
+// A large object does not drive small ones out of the page cache.
+func TestLargeFilesPastTheCache(t *testing.T) {
+	const size, tail = 5*largeBuffer + 1234, 1234
+	for _, fs := range []*directCount{{FS: vfs.NewMem("/d")}, {FS: vfs.OS{}}} {
+		root := "/d"
+		if _, isReal := fs.FS.(vfs.OS); isReal {
+			root = t.TempDir()
+		}
+		d := open(t, fs, root, Options{})
+		loc := locate("/a/c/o", modelBits)
+		must[State](t)(put(d, loc, "/a/c/o", 1, body(7, size)))
+		wantBody(t, d, loc, body(7, size))
+		direct, cached := fs.direct.Load(), fs.cached.Load()
+		if fs.isBuffered.Load() {
+			t.Logf("%T has no direct writes", fs.FS)
+			direct, cached = direct+cached-tail, tail
+		}
+		if direct != size-tail || cached != tail {
+			t.Errorf("%T: %d bytes past the cache, %d through it", fs.FS, direct, cached)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

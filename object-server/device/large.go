@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// largeBuffer is written at once; a multiple of the chunk size.
-	largeBuffer = 4 * format.ChunkSize
+	// largeBuffer is written at once; a multiple of the chunk size. It is not smaller, because a disk without a cache of
+	// its own may lose a turn with each write.
+	largeBuffer = 8 * format.ChunkSize
 	// largeFlush bounds the unflushed bytes of one large file, so that a batch of
 	// small writes does not wait for gigabytes.
 	largeFlush = 32 << 20
@@ -102,7 +103,7 @@ func (w *largeWriter) drain() error {
 		w.reserved += more
 	}
 	w.table = format.AppendChunkTable(w.table, w.buffer.B)
-	if err := w.device.call(func() error { return w.file.Writev([][]byte{w.buffer.B}, w.size) }); err != nil {
+	if err := w.device.call(w.write); err != nil {
 		w.device.failed(err)
 		return fmt.Errorf("device: %w", err)
 	}
@@ -114,6 +115,17 @@ func (w *largeWriter) drain() error {
 		return w.flush()
 	}
 	return nil
+}
+
+// write puts the buffer into the file. A full one goes past the page cache. The copy would cost more than all else that
+// the server does with the bytes, and would drive small objects out of the cache.
+func (w *largeWriter) write() error {
+	p := w.buffer.B
+	block := w.file.DirectBlock()
+	if len(p) == largeBuffer && block > 0 && largeBuffer%block == 0 && vfs.IsAligned(p) {
+		return w.file.WriteDirect(p, w.size)
+	}
+	return w.file.Writev([][]byte{p}, w.size)
 }
 
 func (w *largeWriter) flush() error {

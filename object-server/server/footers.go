@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"martlet/object-server/server/message"
@@ -20,6 +21,9 @@ const footerAgreed = "X-Obj-Metadata-Footer"
 
 // footerBytesMax bounds the metadata after the object, in bytes of JSON.
 const footerBytesMax = 128 << 10
+
+// crc32cName is the kind of checksum that a sender may announce.
+const crc32cName = "crc32c"
 
 const (
 	noObject  = "couldn't find the object's MIME doc"
@@ -37,7 +41,8 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 		x.carrier.proceed(footerAgreed, "yes")
 	}
 	rest := bufio.NewReader(body)
-	received, parts, err := s.receiveObject(rest, boundary, x.sizeHint(), target)
+	onlyCRC := x.header(message.BodyChecksum) == crc32cName
+	received, parts, err := s.receiveObject(rest, boundary, x.sizeHint(), target, onlyCRC)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +52,11 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 	}
 	if received.footers, err = readFooters(part); err != nil {
 		return nil, err
+	}
+	if onlyCRC {
+		if err := received.trustETag(); err != nil {
+			return nil, err
+		}
 	}
 	if _, err = parts.NextRawPart(); !errors.Is(err, io.EOF) {
 		return nil, partFailure(err, "a MIME doc follows the footers")
@@ -58,15 +68,33 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 	return received, nil
 }
 
+// trustETag takes over the ETag that the sender computed, once the checksum that came with it is that of the bytes. The
+// sender computes it once for all replicas.
+func (r *receivedBody) trustETag() error {
+	etag := r.footers["Etag"]
+	if sum, err := hex.DecodeString(etag); err != nil || len(sum) != md5.Size || strings.ToLower(etag) != etag {
+		return fail(http.StatusBadRequest, "the footers lack the MD5 of the body as Etag")
+	}
+	told, err := strconv.ParseUint(r.footers[message.BodyChecksum.Name()], 16, 32)
+	if err != nil {
+		return fail(http.StatusBadRequest, "the footers lack the checksum of the body")
+	}
+	if uint32(told) != r.crc {
+		return fail(http.StatusServiceUnavailable, "The body was changed on its way: its checksum is %08x, not %08x.", r.crc, told)
+	}
+	r.etag = etag
+	return nil
+}
+
 // receiveObject reads the first part, and returns the reader of the others; size is -1 if unknown.
-func (s *Server) receiveObject(body *bufio.Reader, boundary string, size int64, target io.Writer) (*receivedBody, *multipart.Reader, error) {
+func (s *Server) receiveObject(body *bufio.Reader, boundary string, size int64, target io.Writer, onlyCRC bool) (*receivedBody, *multipart.Reader, error) {
 	if size < 0 {
 		parts := multipart.NewReader(body, boundary)
 		part, err := parts.NextRawPart()
 		if err != nil {
 			return nil, nil, partFailure(err, noObject)
 		}
-		received, err := s.copyBody(target, part, -1)
+		received, err := s.copyBody(target, part, -1, onlyCRC)
 		return received, parts, err
 	}
 	// Package multipart looks for the boundary in pieces of 4 KiB. Reading as many bytes as were
@@ -74,7 +102,7 @@ func (s *Server) receiveObject(body *bufio.Reader, boundary string, size int64, 
 	if err := skipHead(body, boundary); err != nil {
 		return nil, nil, err
 	}
-	received, err := s.copyBody(target, io.LimitReader(body, size), size)
+	received, err := s.copyBody(target, io.LimitReader(body, size), size, onlyCRC)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -381,6 +381,41 @@ func TestBadFooters(t *testing.T) {
 	f.expect(f.do("GET", objectPath, ""), 404, "after bad footers")
 }
 
+// A proxy that tells the checksum and the ETag of a body spares each replica an MD5.
+func TestETagOfTheSender(t *testing.T) {
+	f := newFixture(t)
+	const announced = "X-Backend-Obj-Content-Length: 5\r\nX-Backend-Body-Checksum: crc32c\r\n"
+	const etag = `"Etag": "5d41402abc4b2a76b9719d911017c592"`
+	for _, c := range []struct {
+		what, body, footers string
+		status              int
+	}{
+		{"other bytes than the sender's", "hallo", `{` + etag + `, "X-Backend-Body-Checksum": "9a71bb4c"}`, 503},
+		{"no checksum", "hello", `{` + etag + `}`, 400},
+		{"no ETag", "hello", `{"X-Backend-Body-Checksum": "9a71bb4c"}`, 400},
+		{"an ETag that is no MD5", "hello", `{"Etag": "5d41", "X-Backend-Body-Checksum": "9a71bb4c"}`, 400},
+		{"an ETag in capitals", "hello", `{"Etag": ` + strings.ToUpper(etag[8:]) + `, "X-Backend-Body-Checksum": "9a71bb4c"}`, 400},
+		{"both", "hello", `{` + etag + `, "X-Backend-Body-Checksum": "9a71bb4c"}`, 201},
+	} {
+		connection := f.dial()
+		go connection.send(footerRequest(footerDocument(c.body, c.footers), announced))
+		if got := connection.status(); got != 100 {
+			t.Errorf("%s: got %d, want 100", c.what, got)
+		}
+		if got := connection.status(); got != c.status {
+			t.Errorf("%s: got %d, want %d", c.what, got, c.status)
+		}
+		connection.Close()
+		stored := f.do("GET", objectPath, "")
+		if isStored := stored.status == 200; isStored != (c.status == 201) {
+			t.Errorf("%s: a GET answers %d", c.what, stored.status)
+		}
+		if c.status == 201 && (stored.body != "hello" || stored.header.Get("Etag") != etag[8:]) {
+			t.Errorf("stored %q, ETag %s", stored.body, stored.header.Get("Etag"))
+		}
+	}
+}
+
 func TestFailuresOfTheDevice(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "hello", "1700000000.00000")

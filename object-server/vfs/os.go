@@ -185,16 +185,13 @@ func skip(buffers [][]byte, n int) [][]byte {
 	return buffers
 }
 
-// memoryAlignmentMax is what callers of WriteDirect provide.
-const memoryAlignmentMax = 4096
-
 // DirectBlock asks the file system, which can answer since Linux 6.1.
 func (f *osFile) DirectBlock() int {
 	if f.block == 0 {
 		f.block = -1
 		var s unix.Statx_t
 		err := unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &s)
-		if err == nil && s.Mask&unix.STATX_DIOALIGN != 0 && s.Dio_offset_align > 0 && s.Dio_mem_align <= memoryAlignmentMax {
+		if err == nil && s.Mask&unix.STATX_DIOALIGN != 0 && s.Dio_offset_align > 0 && s.Dio_mem_align <= DirectAlignment {
 			f.block = int(s.Dio_offset_align)
 		}
 	}

@@ -71,7 +71,7 @@ type File interface {
 	// DirectBlock is the unit in bytes of WriteDirect; 0 where it cannot be used.
 	DirectBlock() int
 	// WriteDirect writes past the page cache: whole blocks at a multiple of
-	// DirectBlock, from memory that is aligned to 4096. It makes nothing durable.
+	// DirectBlock, from memory that is aligned to DirectAlignment. It makes nothing durable.
 	// Only one at a time may run on a file.
 	WriteDirect(p []byte, offset int64) error
 	// Datasync makes the bytes and the length durable, but not the name. After

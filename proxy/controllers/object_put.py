@@ -7,7 +7,8 @@ agreed to accept it (100-continue). `proxy.controllers.conditional` explains con
 
 In both cases a hand-off replaces a device that fails, as long as that is possible. The answer to
 the client needs a quorum. For metadata that filters know only after the body, see
-`proxy.replicas.footers`.
+`proxy.replicas.footers`. The MD5 of a body in pieces is one of them: the proxy takes it once, for
+all replicas.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class Store(NamedTuple):
         is_conditional = is_conditional_put(self.req.environ)
         enough = majority(replicas) if is_conditional else quorum_size(replicas)
         patience = self.core.options.post_quorum_timeout
-        frame = MimeBody() if has_footers(self.req.environ) else None
+        is_small = length is not None and length <= ONE_MESSAGE_BYTES_MAX
+        frame = None if is_small and not has_footers(self.req.environ) else MimeBody()
         # A device stores a body of known length at its last byte, before the first primary decides.
         framed_length = length if frame is None and not is_conditional else None
         headers = self.write.wire_headers(None if frame is None else frame.headers(length))
@@ -119,15 +121,14 @@ class Store(NamedTuple):
             if is_conditional and agree < enough:
                 raise http_error(503)
             uploads.start_writers()
-            if frame is not None:
-                uploads.send(frame.opening)
             for chunk in self._read_client(length):
                 received += len(chunk)
-                uploads.send(chunk)
+                uploads.send(chunk if frame is None else frame.add(chunk))
                 if uploads.live_count < enough:
                     raise http_error(503, "Too few storage servers took the object.")
             footers = footers_of(self.req.environ)
             if frame is not None:
+                self._check_etag(footers, frame.etag)
                 uploads.send(frame.closing(footers))
             if is_conditional:
                 self._check_first(uploads.finish_first(nodes.first_primary))
@@ -144,6 +145,12 @@ class Store(NamedTuple):
         if is_conditional:
             outcomes = after_the_first(outcomes)
         return received, footers, refusals + outcomes
+
+    def _check_etag(self, footers: Headers, etag: str) -> None:
+        """Compare the MD5 of the body with the one that the client or a filter has given."""
+        given = footers.get("Etag") or self.write.headers.get("Etag", "")
+        if given and given.strip('"').lower() != etag:
+            raise http_error(422, _SENTENCES[422])
 
     def _check_first(self, answer: Answer | None) -> None:
         if answer is None or answer.status != 201:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from martlet.http.environ import UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers
 from martlet.words.names import wsgi_to_str
+from proxy.replicas.body_sums import CHECKSUM, CRC32C, BodySums
 
 #: The header that an object server sends with 100 Continue if it accepts footers.
 AGREEMENT = "x-obj-metadata-footer"
@@ -70,15 +71,28 @@ def row_etag(override: str, etag: str) -> str:
 
 
 class MimeBody:
-    """The frame of an object and its footers: opening, the object, closing."""
+    """The frame of an object and its footers, the last of which are the sums of the object."""
 
     def __init__(self) -> None:
+        self._sums = BodySums()
         self._boundary = uuid.uuid4().hex.encode("ascii")
-        self.opening = b"--%b\r\nX-Document: object body\r\n\r\n" % self._boundary
+        self._opening = b"--%b\r\nX-Document: object body\r\n\r\n" % self._boundary
+
+    @property
+    def etag(self) -> str:
+        """The MD5 of the object so far, in hexadecimal digits."""
+        return self._sums.etag
+
+    def add(self, piece: bytes) -> bytes:
+        """The next piece of the object as it is sent: the first one follows the opening."""
+        self._sums.add(piece)
+        opening, self._opening = self._opening, b""
+        return opening + piece if opening else piece
 
     def headers(self, length: int | None) -> dict[str, str]:
         """The headers that announce the frame; ``length`` is the object's, if it is known."""
         announced = {
+            CHECKSUM: CRC32C,
             "X-Backend-Obj-Metadata-Footer": "yes",
             "X-Backend-Obj-Multipart-Mime-Boundary": self._boundary.decode("ascii"),
         }
@@ -87,11 +101,12 @@ class MimeBody:
         return announced
 
     def closing(self, footers: Mapping[str, str]) -> bytes:
-        """The bytes after the object."""
+        """The bytes after the object; of an empty one also those before it."""
         text = {name: wsgi_to_str(value) for name, value in footers.items()}
+        text.update(self._sums.footers())
         document = json.dumps(text).encode("ascii")
         checksum = hashlib.md5(document, usedforsecurity=False).hexdigest().encode("ascii")
         return (
-            b"\r\n--%b\r\nX-Document: object metadata\r\nContent-MD5: %b\r\n\r\n%b\r\n--%b--\r\n"
-            % (self._boundary, checksum, document, self._boundary)
+            b"%b\r\n--%b\r\nX-Document: object metadata\r\nContent-MD5: %b\r\n\r\n%b\r\n--%b--\r\n"
+            % (self._opening, self._boundary, checksum, document, self._boundary)
         )

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import google_crc32c
 from fake_grid import FakeGrid
 
 from martlet.grid.errors import Code
@@ -419,7 +420,11 @@ def _take_footers(seen: Seen) -> None:
     checksum = hashlib.md5(document).hexdigest()
     assert head == f"X-Document: object metadata\r\nContent-MD5: {checksum}".encode()
     seen.body = body
-    seen.headers |= {k.lower(): v for k, v in json.loads(document).items()}
+    footers = {k.lower(): v for k, v in json.loads(document).items()}
+    assert seen.headers["x-backend-body-checksum"] == "crc32c"
+    assert footers["x-backend-body-checksum"] == f"{google_crc32c.value(body):08x}"
+    assert footers["etag"] == hashlib.md5(body).hexdigest()
+    seen.headers |= footers
 
 
 def _name(seen: Seen) -> str:

@@ -50,6 +50,7 @@ const (
 	MetadataFooter
 	MIMEBoundary
 	ObjectContentLength
+	BodyChecksum
 	MultiphaseCommit
 	NoCommit
 	Expect
@@ -104,6 +105,7 @@ var names = [fieldCount]string{
 	MetadataFooter:       "X-Backend-Obj-Metadata-Footer",
 	MIMEBoundary:         "X-Backend-Obj-Multipart-Mime-Boundary",
 	ObjectContentLength:  "X-Backend-Obj-Content-Length",
+	BodyChecksum:         "X-Backend-Body-Checksum",
 	MultiphaseCommit:     "X-Backend-Obj-Multiphase-Commit",
 	NoCommit:             "X-Backend-No-Commit",
 	Expect:               "Expect",

@@ -82,6 +82,14 @@ def test_an_etag_of_the_footers_is_what_is_verified(
     assert put(cluster, body, headers | {"Etag": wrong}, **callback) == 201
 
 
+def test_a_large_body_is_compared_with_the_clients_etag(cluster: FakeCluster) -> None:
+    right = hashlib.md5(LARGE).hexdigest()
+    for etag, status in [("0" * 32, 422), (f'"{right.upper()}"', 201)]:
+        answer = cluster.call("PUT", "/v1/a/c/o", LARGE, {"Etag": etag})
+        assert answer.status == status
+        assert cluster.holders("/a/c/o") == ([] if status == 422 else ["sd0", "sd1", "sd2"])
+
+
 @BODIES
 def test_a_callback_may_refuse_the_body(
     cluster: FakeCluster, body: bytes, headers: dict[str, str]
