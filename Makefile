@@ -63,7 +63,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone console-test go-check go-security audit go-test crash linear fuzz \
-	attack nemesis upgrade-test conformance judge judge-installed wheel release units ansible try-install try-ansible bench bench-beside-jobs bench-bulk bench-compare bench-engine bench-lifecycle bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding bench-upkeep clean test-tools
+	attack nemesis upgrade-test conformance judge judge-installed wheel release units ansible try-install try-ansible bench bench-beside-jobs bench-bulk bench-cache-in-front bench-compare bench-engine bench-lifecycle bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding bench-upkeep clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -249,6 +249,9 @@ bench-sharding: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## a container of 5,000,
 
 bench-ring: $(INSTALLED_FOR_TESTS) ## the ring beside OpenStack Swift's, some minutes (BENCH_ARGS="read --rounds 5")
 	$(BIN)/python bench/ring_speed.py $(BENCH_ARGS)
+
+bench-cache-in-front: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of GETs with nginx as a cache in front; nginx must be installed
+	$(BIN)/python bench/cache_in_front.py $(BENCH_ARGS)
 
 bench-upkeep: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## requests while the proxy starts anew, and CPU of a scrape of metrics
 	$(BIN)/python bench/upkeep.py $(BENCH_ARGS)
