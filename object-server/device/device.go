@@ -58,7 +58,7 @@ type Device struct {
 	operations limit // all that have entered
 	calls      limit // that read or write something of one object
 	longCalls  limit // that open a partition or list versions, which may take long on a device in order
-	largeCalls limit // that flush, reserve or clone large files, which may take long as well
+	largeCalls limit // that write past the cache, flush, reserve or clone large files, which may take long as well
 
 	gate     sync.RWMutex // read-locked by every operation, so that Close waits for them
 	closed   bool         // guarded by gate

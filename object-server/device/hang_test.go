@@ -122,6 +122,11 @@ func (f *hangingFile) Writev(buffers [][]byte, offset int64) error {
 	return f.File.Writev(buffers, offset)
 }
 
+func (f *hangingFile) WriteDirect(p []byte, offset int64) error {
+	f.fs.pass("direct", f.name)
+	return f.File.WriteDirect(p, offset)
+}
+
 func (f *hangingFile) Datasync() error {
 	f.fs.pass("datasync", f.name)
 	return f.File.Datasync()

@@ -103,7 +103,7 @@ func (w *largeWriter) drain() error {
 		w.reserved += more
 	}
 	w.table = format.AppendChunkTable(w.table, w.buffer.B)
-	if err := w.device.call(w.write); err != nil {
+	if err := w.write(); err != nil {
 		w.device.failed(err)
 		return fmt.Errorf("device: %w", err)
 	}
@@ -123,9 +123,9 @@ func (w *largeWriter) write() error {
 	p := w.buffer.B
 	block := w.file.DirectBlock()
 	if len(p) == largeBuffer && block > 0 && largeBuffer%block == 0 && vfs.IsAligned(p) {
-		return w.file.WriteDirect(p, w.size)
+		return w.device.largeCalls.during(func() error { return w.file.WriteDirect(p, w.size) })
 	}
-	return w.file.Writev([][]byte{p}, w.size)
+	return w.device.call(func() error { return w.file.Writev([][]byte{p}, w.size) })
 }
 
 func (w *largeWriter) flush() error {

@@ -362,6 +362,36 @@ func TestManyFlushesInARowAreNoHang(t *testing.T) {
 	}
 }
 
+// Large uploads that wait for their disk take no places of small objects, and are not refused for being many.
+func TestLargeUploadsLeavePlacesToSmallObjects(t *testing.T) {
+	const atOnce, uploads = 2, 5
+	fs := newHanging(vfs.NewMem("/d"), never)
+	d := open(t, fs, "/d", Options{Concurrency: atOnce})
+	defer d.Close()
+	small := locate("small", 4)
+	must[State](t)(put(d, small, "small", 1, body(1, 300)))
+	fs.set(func(op, _ string) bool { return op == "direct" })
+	ended := make(chan error, uploads)
+	for i := range uploads {
+		go func() {
+			name := fmt.Sprint("large", i)
+			_, err := put(d, locate(name, 4), name, 1, body(uint64(i), 3*largeBuffer))
+			ended <- err
+		}()
+	}
+	for range atOnce {
+		<-fs.entered
+	}
+	wantBody(t, d, small, body(1, 300))
+	must[State](t)(put(d, small, "small", 2, body(2, 300)))
+	fs.letGo()
+	for range uploads {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A large object whose record was given up leaves no file.
 func TestLargeObjectGivenUpLeavesNothing(t *testing.T) {
 	mem := vfs.NewMem("/d")

@@ -186,6 +186,8 @@ class CheckedClients:
         if not {state.put, state.post} <= item.sent or answer.body != item.body(state.put):
             self._violation(item, f"{len(answer.body)} bytes, {state}: never stored in it")
             return None
+        if answer.headers["etag"] != hashlib.md5(answer.body).hexdigest():
+            self._violation(item, f"{state} has the ETag {answer.headers['etag']}")
         return state
 
     def _ask(
