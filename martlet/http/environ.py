@@ -127,6 +127,9 @@ VERSION_REQUEST = "martlet.version_request"
 #: ``str``, a WSGI string. Written by s3api. Read by object_versioning. The container and object
 #: whose DELETE leaves a delete marker with the id null, if versioning is suspended.
 NULL_MARKER = "martlet.null_marker"
+#: ``bool``. Written by s3api in a DELETE. Read by the app and by versioned_writes. The DELETE is
+#: refused with 409 and X-Static-Large-Object, if the object may have segments, which go first.
+SPARES_LARGE = "martlet.spares_large"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
 #: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns
 #: the names to refuse, with reasons.

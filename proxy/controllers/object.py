@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from martlet.conf.options import is_true
-from martlet.http.environ import SYNC_KEY
+from martlet.http.environ import SPARES_LARGE, SYNC_KEY
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
@@ -38,6 +38,7 @@ from proxy.replicas.locks import (
     refuse_locked,
 )
 from proxy.replicas.quorum import Answer, own_write_done, quorum_size
+from proxy.replicas.spared import refuse_large
 from proxy.replicas.updates import have_known_rows, row_headers, told_by
 from proxy.replicas.versions import (
     VERSION_MARKER,
@@ -143,13 +144,17 @@ class ObjectController:
         return Response(best.status, returned_headers(best.headers), best.body)
 
     def delete(self, req: Request, resource: Resource) -> Response:
-        """204; 404, 409 if a newer one exists, 412, 503."""
+        """204; 404, 409 if a newer one exists, or it is large and to be spared, 412, 503."""
         core = self._core
         info, version = self._admit(req, resource, is_write=True)
         policy = policy_index(req, info)
         write = prepare_write(core, req, resource, policy, request_headers(req, version))
         if is_lockable(info["sysmeta"]) and VERSION_MARKER not in write.headers:
             check_unlocked(core, write)
+        if SPARES_LARGE in req.environ:
+            ring = core.object_ring(policy, req.trans_id)
+            nodes = core.nodes(ring, *resource, is_read=True)
+            refuse_large(core, write.request, nodes, write.headers)
         if IF_TIMESTAMP in write.headers:
             outcomes = delete_in_order(core, write, write.wire_headers())
         else:

@@ -22,6 +22,7 @@ from martlet.http.environ import (
     ORIGINAL_METHOD,
     RELATIVE_LOCATION,
     RESELLER_REQUEST,
+    SPARES_LARGE,
     UPDATE_FOOTERS,
     Environ,
     WSGIApp,
@@ -63,6 +64,7 @@ _OWN = frozenset(
         LOOK_UP,
         ORIGINAL_METHOD,
         RELATIVE_LOCATION,
+        SPARES_LARGE,
         UPDATE_FOOTERS,
         "wsgi.input",
     ]

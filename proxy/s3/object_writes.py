@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from martlet.conf.options import is_true
-from martlet.http.environ import UPDATE_FOOTERS, Environ
+from martlet.http.environ import SPARES_LARGE, UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered, ask_app, read_body
 from proxy.replicas.locks import LOCK_BYPASS
+from proxy.replicas.spared import LARGE
 from proxy.s3.acl import object_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
@@ -197,9 +198,12 @@ def delete(
         return _delete_conditionally(call, key, version, condition)
     query = {**version, "symlink": "get"} if version else {}
     headers = {"accept": "application/json", **bypass_header(call)}
-    if _has_parts(call, key, version, headers):
-        query["multipart-manifest"] = "delete"
-    answer = call.ask("DELETE", call.bucket, key, query=query, headers=headers, allowed=(404, 400))
+    answer = None if version else _delete_without_parts(call, key, headers)
+    if answer is None:
+        if _has_parts(call, key, version, headers):
+            query["multipart-manifest"] = "delete"
+        allowed = (404, 400)
+        answer = call.ask("DELETE", call.bucket, key, query=query, headers=headers, allowed=allowed)
     if answer.status == 404:
         call.info(call.bucket)  # the bucket may be what is missing
     if answer.status == 400 and not _names_no_version(call, version):
@@ -263,6 +267,22 @@ def parts_of_manifest(
     manifest = call.ask("GET", call.bucket, key, query=query).body
     paths = [str(part["name"]).removeprefix("/") for part in json.loads(manifest)]
     return [(container, name) for container, _, name in (p.partition("/") for p in paths)]
+
+
+def _delete_without_parts(call: Call, key: str, headers: Mapping[str, str]) -> Answered | None:
+    """DELETE of an object unless it may have parts, which must be deleted first; None if it may.
+
+    :raises S3Error: it was not deleted.
+    """
+    environ = call.request("DELETE", call.bucket, key, headers=headers)
+    environ[SPARES_LARGE] = True
+    status, answered, chunks = call.send(environ)
+    answer = Answered(status, answered, read_body(chunks))
+    if status == 409 and is_true(answered.get(LARGE)):
+        return None
+    if not answer.is_success and status != 404:
+        raise call.refusal(answer, "DELETE", call.bucket, key)
+    return answer
 
 
 def _has_parts(

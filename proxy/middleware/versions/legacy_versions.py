@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from martlet.conf.options import is_true
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, HeaderList, StartResponse, WSGIApp
+from martlet.http.environ import SPARES_LARGE, Environ, HeaderList, StartResponse, WSGIApp
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, http_error
@@ -35,6 +35,7 @@ from proxy.middleware.subrequest import (
     read_body,
     sub_environ,
 )
+from proxy.replicas.spared import spared_error
 
 STACK_HEADER = "X-Versions-Location"
 HISTORY_HEADER = "X-History-Location"
@@ -184,6 +185,8 @@ class LegacyVersions:
         denial = _denial(environ, info)
         if denial is not None:
             return denial
+        if SPARES_LARGE in environ:
+            raise spared_error()  # the app may not see this DELETE
         if environ["REQUEST_METHOD"] == "PUT":
             self._archive_current(environ, target)
         elif target.mode == _HISTORY:

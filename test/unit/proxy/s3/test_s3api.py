@@ -9,7 +9,7 @@ from s3_pipeline import HOST, INFO, Pipeline, code_of, stored
 
 from martlet.conf.options import ConfigError
 from martlet.http.call import call_app
-from martlet.http.environ import Environ
+from martlet.http.environ import SPARES_LARGE, Environ
 from martlet.http.request import Request
 from martlet.http.response import Response
 from proxy.info_registry import clear_info, collect_info
@@ -155,16 +155,24 @@ def test_an_unknown_error_has_a_document_and_no_details() -> None:
     assert b"secret" not in body
 
 
-def test_deletes_ask_whether_there_are_parts() -> None:
+def test_deletes_delete_parts_too() -> None:
     def answer(environ: Environ) -> Response:
         if environ["REQUEST_METHOD"] == "HEAD":
             return Response(200, {"X-Static-Large-Object": "True", "Etag": "e"})
+        if SPARES_LARGE in environ:
+            return Response(409, {"X-Static-Large-Object": "true"})
         report = {"Response Status": "200 OK", "Errors": []}
         return Response(200, {"Content-Type": "application/json"}, json.dumps(report))
 
     pipeline = Pipeline(answer)
     assert pipeline.ask("DELETE", "/bucket/k")[0] == 204
     assert pipeline.storage.environ["QUERY_STRING"] == "multipart-manifest=delete"
+
+
+def test_deletes_without_parts_are_one_request() -> None:
+    pipeline = Pipeline(lambda environ: Response(204))
+    assert pipeline.ask("DELETE", "/bucket/k")[0] == 204
+    assert pipeline.storage.calls == ["DELETE /v1/AUTH_test/bucket/k"]
 
 
 def test_headers_of_metadata_in_both_directions() -> None:

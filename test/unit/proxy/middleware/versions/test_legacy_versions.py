@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from martlet.http.call import call_app
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import SPARES_LARGE, Environ, StartResponse
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response
@@ -189,6 +189,14 @@ def test_stack_delete_brings_versions_back(store: Store) -> None:
     assert call(store, "DELETE").status == 204
     assert OBJECT not in store.objects
     assert call(store, "DELETE").status == 404
+
+
+@pytest.mark.parametrize("mode", ["stack", "history"])
+def test_a_delete_that_spares_large_objects_is_refused(store: Store, mode: str) -> None:
+    put(store, b"one", mode=mode)
+    answer = call(store, "DELETE", mode=mode, environ={SPARES_LARGE: True})
+    assert (answer.status, answer.headers["X-Static-Large-Object"]) == (409, "true")
+    assert (store.objects[OBJECT][1], store.bodies()) == (b"one", [])
 
 
 def test_history_delete_leaves_a_marker(store: Store) -> None:
