@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from martlet.http.environ import Environ, HeaderList
 from martlet.http.header_names import lower_name, title_name, upper_name
+
+_T = TypeVar("_T")
 
 _environ_keys: dict[str, str] = {}
 
@@ -84,6 +86,20 @@ class Headers(MutableMapping[str, str]):
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and lower_name(name) in self._items
+
+    @overload
+    def get(self, name: str) -> str | None: ...
+
+    @overload
+    def get(self, name: str, default: str) -> str: ...
+
+    @overload
+    def get(self, name: str, default: _T) -> str | _T: ...
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a header, or ``default``; without the exception of the inherited one."""
+        known = self._items.get(lower_name(name))
+        return default if known is None else known[1]
 
     def __iter__(self) -> Iterator[str]:
         return iter([name for name, _ in self._items.values()])

@@ -9,6 +9,7 @@ like a request of the client, unless the filter has already authorized it (``pre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,6 +72,12 @@ _OWN = frozenset(
 )
 
 
+@lru_cache(1024)  # bounded: clients choose some of the names
+def is_shared(key: str) -> bool:
+    """Whether a sub-request copies this key of the environ of the request that it serves."""
+    return (key in _SHARED or key.startswith(_SHARED_PREFIXES)) and key not in _OWN
+
+
 class Answered(NamedTuple):
     """The answer to a sub-request, read to its end."""
 
@@ -102,11 +109,34 @@ def sub_environ(
     :param headers: WSGI strings; they override the shared ones.
     :param pre_authorized: skip authorization and show the headers for owners.
     """
-    result = {
-        key: value
-        for key, value in environ.items()
-        if (key in _SHARED or key.startswith(_SHARED_PREFIXES)) and key not in _OWN
-    }
+    shared = {key: value for key, value in environ.items() if is_shared(key)}
+    # Both requests share what either of them learns about a container.
+    shared["swift.infocache"] = environ.setdefault("swift.infocache", {})
+    return environ_of(
+        shared,
+        method,
+        path,
+        source,
+        query=query,
+        headers=headers,
+        body=body,
+        pre_authorized=pre_authorized,
+    )
+
+
+def environ_of(
+    shared: Environ,
+    method: str,
+    path: str,
+    source: str,
+    *,
+    query: str = "",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    pre_authorized: bool = False,
+) -> Environ:
+    """As ``sub_environ``, for a filter that makes several requests of the same shared keys."""
+    result = dict(shared)
     result.setdefault("SCRIPT_NAME", "")
     result["REQUEST_METHOD"] = method
     result["PATH_INFO"] = path
@@ -114,10 +144,9 @@ def sub_environ(
     result["CONTENT_LENGTH"] = str(len(body))
     result["wsgi.input"] = BytesIO(body)
     result["swift.source"] = source
-    # Both requests share what either of them learns about a container.
-    result["swift.infocache"] = environ.setdefault("swift.infocache", {})
-    for name, value in (headers or {}).items():
-        result[environ_key(name)] = value
+    if headers:
+        for name, value in headers.items():
+            result[environ_key(name)] = value
     if pre_authorized:
         result.pop("swift.authorize", None)
         result["swift.authorize_override"] = True

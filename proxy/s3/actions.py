@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from martlet.conf.options import is_true
 from proxy.s3.call import Call
@@ -123,6 +124,7 @@ def _bypass(call: Call) -> str:
     return "BypassGovernanceRetention" if is_wanted else ""
 
 
+@lru_cache(256)
 def _named(words: str) -> tuple[str, ...]:
     return tuple(f"s3:{word.lower()}" for word in words.split())
 

@@ -32,9 +32,10 @@ from proxy.lookup.info import Info
 from proxy.middleware.subrequest import (
     Answered,
     close_body,
+    environ_of,
     get_container_info,
+    is_shared,
     read_body,
-    sub_environ,
 )
 from proxy.replicas.locks import LOCKED
 from proxy.s3.options import S3Options
@@ -115,6 +116,8 @@ class Call:
         self.options = options
         self.environ = environ
         self.address = address
+        self.bucket, self.key = address.bucket, address.key
+        self.method: str = environ["REQUEST_METHOD"]
         self.headers = message.headers
         self.claim = claim
         self.proof = Proof(claim)
@@ -142,7 +145,8 @@ class Call:
         }
         if not claim.is_anonymous:
             environ.setdefault(ACCESS_LOGGING, {}).setdefault("user_id", claim.access_key[:128])
-        self.base = {k: v for k, v in environ.items() if k not in _OTHER_RIGHTS}
+        #: What the requests to the pipeline have in common.
+        self.base = {k: v for k, v in environ.items() if is_shared(k) and k not in _OTHER_RIGHTS}
         self.base["swift.infocache"] = environ.setdefault("swift.infocache", {})
 
     def judge_as(self, access: Access | None) -> None:
@@ -163,29 +167,14 @@ class Call:
         return one
 
     @property
-    def bucket(self) -> str:
-        """The bucket."""
-        return self.address.bucket
-
-    @property
-    def key(self) -> str:
-        """The key of the object."""
-        return self.address.key
-
-    @property
     def resource(self) -> str:
         """The path with the bucket, percent-encoded."""
-        return quote("/" + "/".join(part for part in self.address[:2] if part))
+        return quote("/" + "/".join(part for part in (self.bucket, self.key) if part))
 
     @property
     def owner_id(self) -> str:
         """The name of the client in answers."""
         return _text(self.claim.access_key) or "anonymous"
-
-    @property
-    def method(self) -> str:
-        """The method."""
-        return str(self.environ["REQUEST_METHOD"])
 
     # --- requests to the pipeline
 
@@ -225,7 +214,7 @@ class Call:
     ) -> Environ:
         """The environ of a request; ``bucket`` and ``key`` are text, headers are WSGI strings."""
         path = self.path(bucket, key)
-        environ = sub_environ(
+        environ = environ_of(
             self.base,
             method,
             path,
@@ -284,14 +273,13 @@ class Call:
 
     def send(self, environ: Environ) -> tuple[int, Headers, Iterable[bytes]]:
         """Make a request; the caller reads and closes the body."""
-        names_key = environ["PATH_INFO"].split("/", 3)[2] == self.claim.access_key
+        named = _account_in(environ)
         status, header_list, chunks = call_app(self.app, environ)
-        parts = environ["PATH_INFO"].split("/", 3)
         # Only the auth filter gives a request a user, and it has put the account into the path.
-        if environ.get("swift.authorize") and len(parts) > 2:
+        if environ.get("swift.authorize"):
             self._is_authenticated = True
-            if self._account is None and names_key:
-                self._account = parts[2]
+            if self._account is None and named == self.claim.access_key:
+                self._account = _account_in(environ)
         return int(status[:3]), Headers(header_list), chunks
 
     def send_or_refuse(
@@ -493,6 +481,13 @@ def xml(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
     return Response(200, {"Content-Type": "application/xml", **(headers or {})}, body)
 
 
+def _account_in(environ: Environ) -> str:
+    """The account in the path of a request to the pipeline, a WSGI string."""
+    return str(environ["PATH_INFO"].split("/", 3)[2])
+
+
 def _text(value: str) -> str:
     """The text of a WSGI string; bytes that are not UTF-8 become U+FFFD."""
+    if value.isascii():
+        return value
     return value.encode("latin-1", "replace").decode("utf-8", "replace")

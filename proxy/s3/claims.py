@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import lru_cache
 from urllib.parse import quote
 
 from martlet.http.environ import UNDERSCORED_HEADERS, Environ
@@ -59,22 +59,27 @@ def _is_for_bucket(host: str, path: str, domains: Sequence[str]) -> bool:
 def message_of(environ: Environ, address: Address) -> Message:
     """The request as its signature covers it."""
     headers = {
-        key[5:].replace("_", "-").lower(): value
-        for key, value in environ.items()
-        if key.startswith("HTTP_")
+        _header_name(key): value for key, value in environ.items() if key.startswith("HTTP_")
     }
     headers |= environ.get(UNDERSCORED_HEADERS, {})
     for key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(key):
             headers[key.replace("_", "-").lower()] = environ[key]
     path = environ["PATH_INFO"]
+    is_v4 = is_header_v4(headers.get("authorization", ""))
     return Message(
         method=environ["REQUEST_METHOD"],
         path=path,
         query=parse_query(environ.get("QUERY_STRING", "")),
         headers=headers,
-        resource=_resource(path, address),
+        resource="" if is_v4 else _resource(path, address),
     )
+
+
+@lru_cache(1024)  # bounded: clients choose some of the names
+def _header_name(key: str) -> str:
+    """The name in lower case of the header with this key in the environ."""
+    return key.removeprefix("HTTP_").replace("_", "-").lower()
 
 
 def _resource(path: str, address: Address) -> str:
@@ -93,7 +98,7 @@ def claim_of(message: Message, options: S3Options, now: float) -> Claim:
     skew_max = options.allowable_clock_skew
     if "x-amz-security-token" in message.headers or message.parameter("X-Amz-Security-Token"):
         raise S3Error("InvalidToken")
-    has_query = is_query_v4(message) or is_query_v2(message)
+    has_query = bool(message.query) and (is_query_v4(message) or is_query_v2(message))
     if has_header and has_query:
         text = "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, "
         text += "Signature query string parameter or the Authorization header should be specified"
@@ -109,7 +114,7 @@ def claim_of(message: Message, options: S3Options, now: float) -> Claim:
     if options.bucket_namespace != "cluster":
         text = "A request without a signature does not tell the account of the bucket."
         raise S3Error("AccessDenied", text)
-    return replace(ANONYMOUS, content_sha256=_unsigned_mode(message))
+    return ANONYMOUS._replace(content_sha256=_unsigned_mode(message))
 
 
 def _unsigned_mode(message: Message) -> str:

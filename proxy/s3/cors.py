@@ -10,7 +10,6 @@ the rules of the bucket decide whether the script may read the answer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from martlet.http.environ import Environ
 from martlet.http.response import Response
@@ -106,7 +105,7 @@ def preflight_claim(message: Message, options: S3Options, now: float) -> Claim |
         claim = claim_of(message._replace(method=method), options, now)
     except S3Error:
         return None
-    return replace(claim, sign=lambda secret: claim.signature)
+    return claim._replace(sign=lambda secret: claim.signature)
 
 
 def preflight(

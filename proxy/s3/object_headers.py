@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from martlet.conf.options import is_true
 from martlet.http.headers import Headers
@@ -155,15 +156,19 @@ def _unescape(name: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
 
 
+@lru_cache(1024)  # bounded: clients choose some of the names
+def _shown_name(name: str) -> str:
+    """The name under which a client sees a stored header, empty if it does not see it as it is."""
+    lowered = name.lower()
+    if lowered.startswith(_STORED_META):
+        return META + _unescape(lowered.removeprefix(_STORED_META))
+    return name if lowered in _SHOWN else ""
+
+
 def shown_headers(stored: Headers) -> Headers:
     """The headers for a client, for those of the pipeline's answer."""
-    shown = Headers()
-    for name, value in stored.items():
-        lowered = name.lower()
-        if lowered.startswith(_STORED_META):
-            shown[META + _unescape(lowered.removeprefix(_STORED_META))] = value
-        elif lowered in _SHOWN:
-            shown[name] = value
+    named = [(_shown_name(name), value) for name, value in stored.as_list()]
+    shown = Headers([pair for pair in named if pair[0]])
     if stored.get(REDIRECT):
         shown[_REDIRECT] = stored[REDIRECT]
     if stored.get(STORAGE_CLASS):
@@ -208,7 +213,7 @@ def shown_checksum(stored: Headers) -> dict[str, str]:
 
 def response_overrides(params: Mapping[str, str]) -> dict[str, str]:
     """The headers that the parameters ``response-…`` of a GET or HEAD set."""
-    names = (*STORED, "content-type")
+    names = (*STORED, "content-type") if params else ()
     return {name: params[f"response-{name}"] for name in names if f"response-{name}" in params}
 
 

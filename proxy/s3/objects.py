@@ -37,7 +37,9 @@ from proxy.s3.wire.part_checksums import type_of
 from proxy.s3.wire.tags import tags_of_stored
 from proxy.s3.wire.times import parse_http_date
 
-_CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
+_CONDITIONS = {
+    name: name for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
+}
 #: ETags of large objects that Swift's API wrote are shown with this end.
 _UNKNOWN_COUNT = "-N"
 
@@ -58,12 +60,12 @@ def read_object(call: Call) -> Response:
         raise _refusal(call, Answered(status, headers, body))
     key, chunks = _open(call, status, headers, chunks)
     shown = shown_headers(headers)
-    shown.update(shown_of_stored(key, headers))
-    shown.update(shown_lock(headers))
-    shown.update(expiration(call, lambda: facts_of(call, headers)))
-    shown.update(overrides)
+    more = shown_of_stored(key, headers) | shown_lock(headers)
+    more |= expiration(call, lambda: facts_of(call, headers)) | overrides
     if is_true_mode(call):
-        shown.update(_shown_checksum(call, status, headers, number))
+        more |= _shown_checksum(call, status, headers, number)
+    for name, value in more.items():
+        shown[name] = value
     if number is not None and not is_true(headers.get("x-static-large-object")) and status == 200:
         if number != 1:
             close_body(chunks)
@@ -71,7 +73,9 @@ def read_object(call: Call) -> Response:
         status = _as_first_part(shown)
     elif call.method == "HEAD" and status == 200:
         status = _as_range(call, shown)
-    return Response(status, shown.as_list(), app_iter=chunks)
+    response = Response(status, app_iter=chunks)
+    response.headers = shown
+    return response
 
 
 def _shown_checksum(call: Call, status: int, stored: Headers, number: int | None) -> dict[str, str]:
@@ -185,7 +189,7 @@ def _request(call: Call, number: int | None) -> Environ:
     query = version_query(call)
     if number is not None:
         query["part-number"] = str(number)
-    headers = conditions(call, {name: name for name in _CONDITIONS})
+    headers = conditions(call, _CONDITIONS)
     for name in ("if-match", "if-none-match"):
         if _UNKNOWN_COUNT in headers.get(name, ""):
             headers[name] += f", {headers[name].replace(_UNKNOWN_COUNT, '')}"
@@ -201,7 +205,8 @@ def conditions(call: Call, names: Mapping[str, str]) -> dict[str, str]:
 
     Dates get their usual form: clients of S3 send any that RFC 5322 allows.
     """
-    found = {name: call.headers[given] for given, name in names.items() if given in call.headers}
+    given = call.headers
+    found = {name: given[header] for header, name in names.items() if header in given}
     for name in ("if-modified-since", "if-unmodified-since"):
         seconds = parse_http_date(found[name]) if name in found else None
         if seconds is not None:

@@ -154,7 +154,7 @@ _SUBRESOURCES = [
 
 def subresource_of(params: Mapping[str, str]) -> str:
     """The sub-resource in a query, empty without one."""
-    return next((name for name in _SUBRESOURCES if name in params), "")
+    return next((name for name in _SUBRESOURCES if name in params), "") if params else ""
 
 
 def operation_of(call: Call) -> Operation:

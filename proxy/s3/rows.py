@@ -33,7 +33,7 @@ def etag_of_row(row: Row) -> str:
     if "slo_etag" in row:
         etag = str(row["slo_etag"]).strip('"')
         return f'"{etag}-N"'  # the number of parts is not known here
-    etag = str(row["hash"]).strip('"')
+    etag = str(row.get("hash", "")).strip('"')  # a delete marker has none
     return f'"{etag}"'
 
 

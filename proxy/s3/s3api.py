@@ -60,6 +60,7 @@ class S3Api:
         self._options = options
         self._domains = [domain.lower().strip(".") for domain in options.storage_domain]
         self._sites = [domain.lower().strip(".") for domain in options.website_domain]
+        self._all_domains = [*self._sites, *self._domains]
         self._is_cluster_wide = options.bucket_namespace == "cluster"
         self._clock = clock
         self._logs: AccessLogs | None = None
@@ -78,8 +79,8 @@ class S3Api:
             return self._pass(environ, start_response)
         call, code, began = None, "", time.monotonic()
         try:
-            domains = [*self._sites, *self._domains]
-            address = address_of(environ.get("HTTP_HOST", ""), environ["PATH_INFO"], domains)
+            host, path = environ.get("HTTP_HOST", ""), environ["PATH_INFO"]
+            address = address_of(host, path, self._all_domains)
             message = message_of(environ, address)
             if "HTTP_ORIGIN" in environ:  # in one namespace, it suffices for the bucket's rules
                 call = self._new_call(environ, address, message, ANONYMOUS)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
@@ -187,7 +186,7 @@ class _Files:
         }
         for name in ("CONTENT_LENGTH", "wsgi.input"):
             own[name] = environ[name]
-        claim = replace(call.claim, content_sha256="")
+        claim = call.claim._replace(content_sha256="")
         one = Call(call.app, call.options, own, Address(call.bucket, key), message, claim)
         one.owner_of = call.owner_of
         one.judge_as(access_of(one, ""))

@@ -96,7 +96,7 @@ def _page(call: Call, site: Website, key: str) -> Response:
 
 
 def _object(call: Call, key: str) -> Response:
-    call.address = call.address._replace(key=key)
+    call.key = key
     call.judge_as(access_of(call, ""))
     return with_lent(call, read_object)
 

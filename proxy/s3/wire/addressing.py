@@ -13,6 +13,7 @@ from proxy.s3.wire.errors import S3Error
 
 KEY_BYTES_MAX = 1024
 _DNS_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
+_BAD_DOTS = re.compile(r"\.\.|-\.|\.-")
 _ANY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}", re.ASCII)
 
 
@@ -54,16 +55,19 @@ def bucket_in_host(host: str, domains: Sequence[str]) -> str:
 
 def host_name(host: str) -> str:
     """The Host header in lower case without its port."""
-    name = host.lower()
-    return name if name.endswith("]") else re.sub(r":\d*$", "", name)
+    name, colon, port = host.lower().rpartition(":")
+    is_port = bool(colon) and (port.isdecimal() or not port)
+    return name if is_port else host.lower()
 
 
 def is_bucket_name(name: str, must_suit_dns: bool) -> bool:
     """Whether a bucket may have this name."""
     if not must_suit_dns:
         return _ANY_NAME.fullmatch(name) is not None
-    if not _DNS_NAME.fullmatch(name) or re.search(r"\.\.|-\.|\.-", name):
+    if not _DNS_NAME.fullmatch(name) or ("." in name and _BAD_DOTS.search(name)):
         return False
+    if not name.replace(".", "").isdecimal():
+        return True
     try:
         ipaddress.IPv4Address(name)
     except ValueError:

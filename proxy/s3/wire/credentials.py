@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 
@@ -31,7 +30,10 @@ class Message(NamedTuple):
 
     def parameter(self, name: str) -> str | None:
         """The first value of a parameter."""
-        return next((value for key, value in self.query if key == name), None)
+        for key, value in self.query:
+            if key == name:
+                return value
+        return None
 
 
 class Chunks(NamedTuple):
@@ -42,8 +44,7 @@ class Chunks(NamedTuple):
     seed: str
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A signature that is yet to be checked.
 
     :param sign: secret -> the signature that it gives.

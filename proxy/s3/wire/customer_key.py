@@ -54,7 +54,7 @@ def key_of_headers(headers: Mapping[str, str], prefix: str = PREFIX) -> Customer
 
     :raises S3Error: InvalidArgument, if a header is missing or malformed.
     """
-    algorithm, text, md5 = (headers.get(prefix + n) for n in ("algorithm", "key", "key-md5"))
+    algorithm, text, md5 = [headers.get(prefix + n) for n in ("algorithm", "key", "key-md5")]
     if algorithm is None and text is None and md5 is None:
         return None
     if algorithm != ALGORITHM:
