@@ -239,3 +239,12 @@ def test_the_parts_of_a_version_stay(s3: Any, bucket: str, account: Account) -> 
         assert (deleted["DeleteMarker"], deleted["VersionId"]) == (True, "null")
         (marker,) = s3.list_object_versions(Bucket=bucket)["DeleteMarkers"]
         assert (marker["VersionId"], marker["IsLatest"]) == ("null", True)
+
+
+def test_a_link_to_a_large_object_is_deleted_alone(s3: Any, bucket: str, account: Account) -> None:
+    complete(s3, *begin(s3, bucket, [b"one"]))
+    link = {"X-Symlink-Target": f"{bucket}/big"}
+    assert account.call("PUT", bucket, "link", headers=link).status == 201
+    s3.delete_object(Bucket=bucket, Key="link")
+    assert [row["Key"] for row in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["big"]
+    assert s3.get_object(Bucket=bucket, Key="big")["Body"].read() == b"one"

@@ -27,6 +27,7 @@ _SAFE = "-_.~"
 _SIGNATURE = "X-Amz-Signature"
 _REQUIRED = ("Credential", "Date", "Expires", "SignedHeaders", "Signature")
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_SHA256 = hashlib.sha256()
 _SPACES = re.compile(" +")
 #: What `quote` leaves as it is.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/_.~-]+")
@@ -127,7 +128,8 @@ def parse_authorization(header: str) -> Stated:
     name, equals, signature = last.strip().partition("=")
     if name != "Signature" or not equals or not rest:
         return _parse_fields(header)
-    return _parse_fields(f"{rest},Signature=")._replace(signature=signature)
+    scope, signed_headers, _ = _parse_fields(f"{rest},Signature=")
+    return Stated(scope, signed_headers, signature)
 
 
 @lru_cache(1024)  # bounded: clients choose the texts
@@ -302,7 +304,7 @@ def _trimmed(value: str) -> str:
 
 def string_to_sign(timestamp: str, scope: Scope, request: bytes) -> bytes:
     """The text whose keyed hash is the signature."""
-    digest = hashlib.sha256(request).hexdigest()
+    digest = _sha256(request).hexdigest()
     return f"{ALGORITHM}\n{timestamp}\n{scope}\n{digest}".encode("latin-1", "replace")
 
 
@@ -317,16 +319,15 @@ def signing_key_of(secret: str, date: str, region: str) -> bytes:
 
 @lru_cache(1024)  # as above
 def _keyed(secret: str, date: str, region: str) -> hmac.HMAC:
-    """An HMAC with the signing key, to be copied.
-
-    ``hmac.digest`` looks its hash up in OpenSSL for each call, which takes up to 20 us. With a
-    function of ours as hash, Python keeps the two hashes that an HMAC is made of, and copies them.
-    """
+    """An HMAC with the signing key, to be copied; with `_sha256`, Python copies two hashes then."""
     return hmac.new(signing_key_of(secret, date, region), digestmod=_sha256)
 
 
 def _sha256(data: bytes = b"") -> Any:
-    return hashlib.sha256(data)
+    """A SHA-256. A new one of hashlib, and ``hmac.digest``, look it up in OpenSSL: up to 20 us."""
+    copied = _SHA256.copy()
+    copied.update(data)
+    return copied
 
 
 def is_sha256(text: str) -> bool:
