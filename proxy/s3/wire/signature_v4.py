@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -27,6 +27,8 @@ _SAFE = "-_.~"
 _SIGNATURE = "X-Amz-Signature"
 _REQUIRED = ("Credential", "Date", "Expires", "SignedHeaders", "Signature")
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+#: A longer part of an Authorization header is not kept.
+_KNOWN_CHARACTERS_MAX = 512
 _SHA256 = hashlib.sha256()
 _SPACES = re.compile(" +")
 #: What `quote` leaves as it is.
@@ -126,13 +128,12 @@ def parse_authorization(header: str) -> Stated:
     # Nearly all clients send the signature last. What precedes it is the same for a day.
     rest, _, last = header.rpartition(",")
     name, equals, signature = last.strip().partition("=")
-    if name != "Signature" or not equals or not rest:
+    if name != "Signature" or not equals or not 0 < len(rest) <= _KNOWN_CHARACTERS_MAX:
         return _parse_fields(header)
-    scope, signed_headers, _ = _parse_fields(f"{rest},Signature=")
+    scope, signed_headers, _ = _known_fields(f"{rest},Signature=")
     return Stated(scope, signed_headers, signature)
 
 
-@lru_cache(1024)  # bounded: clients choose the texts
 def _parse_fields(header: str) -> Stated:
     fields = {}
     for part in header.removeprefix(ALGORITHM).split(","):
@@ -145,6 +146,9 @@ def _parse_fields(header: str) -> Stated:
         raise S3Error("AuthorizationHeaderMalformed", text)
     scope = _parse_scope(fields["Credential"], "AuthorizationHeaderMalformed")
     return Stated(scope, tuple(fields["SignedHeaders"].split(";")), fields["Signature"])
+
+
+_known_fields = lru_cache(1024)(_parse_fields)  # bounded: clients choose the texts
 
 
 def _parse_scope(text: str, code: str) -> Scope:
@@ -210,10 +214,10 @@ def _skewed(timestamp: str, now: float, skew_max: int) -> S3Error:
     return S3Error("RequestTimeTooSkewed", fields=fields)
 
 
-def _check_signed(message: Message, signed: Sequence[str], unless: Sequence[str] = ()) -> None:
+def _check_signed(message: Message, signed: Iterable[str], unless: Iterable[str] = ()) -> None:
     """:raises S3Error: a header that must be covered is not."""
-    must = ["host", *[name for name in message.headers if name.startswith("x-amz-")]]
-    if missing := sorted(name for name in must if name not in signed and name not in unless):
+    must = {"host", *[name for name in message.headers if name.startswith("x-amz-")]}
+    if missing := sorted(must.difference(signed, unless)):
         text = "There were headers present in the request which were not signed"
         raise S3Error("AccessDenied", text, fields={"HeadersNotSigned": ", ".join(missing)})
 

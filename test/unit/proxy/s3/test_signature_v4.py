@@ -193,3 +193,17 @@ def test_a_signature_of_any_characters_is_only_wrong(signature: str, secret: str
     method, path, query, headers, _ = EXAMPLES[0]
     sent = message(method, path, query, headers, signature.replace(",", ""))
     assert not claim(sent).is_proved_by(secret)
+
+
+def test_each_header_has_its_own_signature_and_names() -> None:
+    scope = "Credential=me/20150830/us-east-1/s3/aws4_request"
+    for name in ("host", "host;x-amz-date", ";".join(["host"] * 200)):
+        for signature in ("aa", "bb", ""):
+            last = parse_authorization(
+                f"AWS4-HMAC-SHA256 {scope}, SignedHeaders={name}, Signature={signature}"
+            )
+            first = parse_authorization(
+                f"AWS4-HMAC-SHA256 Signature={signature},SignedHeaders={name}, {scope}"
+            )
+            assert last == first
+            assert (last.signature, last.signed_headers) == (signature, tuple(name.split(";")))
