@@ -172,10 +172,11 @@ func (x *exchange) sizeHint() int64 {
 
 // newMetadata describes the object that was received.
 func (s *Server) newMetadata(x *exchange, timestamp format.Timestamp, received *receivedBody) (m format.Metadata, err error) {
-	expected := unquote(x.header(message.ETag))
+	expected := x.header(message.ETag)
 	if etag := received.footers["Etag"]; etag != "" {
-		expected = unquote(strings.ToLower(etag))
+		expected = etag
 	}
+	expected = unquote(strings.ToLower(expected))
 	if expected != "" && expected != received.etag {
 		return format.Metadata{}, fail(http.StatusUnprocessableEntity, "The ETag does not match the body.")
 	}

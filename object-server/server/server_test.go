@@ -162,6 +162,14 @@ func (f *fixture) expect(got answer, status int, what string) {
 	}
 }
 
+// As with OpenStack Swift, and as the proxy compares it for large bodies.
+func TestETagOfAPutInCapitals(t *testing.T) {
+	f := newFixture(t)
+	for _, etag := range []string{"5D41402ABC4B2A76B9719D911017C592", `"5D41402ABC4B2A76B9719D911017C592"`} {
+		f.expect(f.put(objectPath+etag[2:9], "hello", "1700000000.12345", "Etag", etag), 201, etag)
+	}
+}
+
 func TestPutThenGetGivesBackBodyAndHeaders(t *testing.T) {
 	f := newFixture(t)
 	got := f.put(objectPath, "hello", "1700000000.12345", "X-Object-Meta-Color", "blue", "X-Object-Sysmeta-S", "1",

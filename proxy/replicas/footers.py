@@ -102,9 +102,9 @@ class MimeBody:
 
     def closing(self, footers: Mapping[str, str]) -> bytes:
         """The bytes after the object; of an empty one also those before it."""
-        text = {name: wsgi_to_str(value) for name, value in footers.items()}
-        text.update(self._sums.footers())
-        document = json.dumps(text).encode("ascii")
+        sent = Headers({name: wsgi_to_str(value) for name, value in footers.items()})
+        sent.update(self._sums.footers())
+        document = json.dumps(dict(sent)).encode("ascii")
         checksum = hashlib.md5(document, usedforsecurity=False).hexdigest().encode("ascii")
         return (
             b"%b\r\n--%b\r\nX-Document: object metadata\r\nContent-MD5: %b\r\n\r\n%b\r\n--%b--\r\n"

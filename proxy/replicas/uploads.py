@@ -26,6 +26,9 @@ from ring.ring import Node
 # slowest device than this.
 QUEUED_CHUNKS_MAX = 4
 
+#: Statuses that a server gives to a body which is not what the sender announced.
+_BLAME_THE_SENDER = (422, 499)
+
 _GO_ON = Answer(100)
 
 
@@ -34,7 +37,8 @@ class Uploads:
 
     Call open(), start_writers(), send() for each piece, then finish(). Or call abort(), after which
     no device has stored anything. With ``needs_footers``, each device must agree to accept metadata
-    after the object.
+    after the object. The proxy has compared such an object itself, so a device that blames the
+    sender for it got other bytes: that is an answer of 503.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class Uploads:
         self._writers = []
 
     def _add(self, slot: Slot) -> None:
-        self._writers.append(_Writer(slot, self._done))
+        self._writers.append(_Writer(slot, self._done, is_compared=self._needs_footers))
 
     def _drop(self, writer: _Writer, error: BackendError) -> None:
         self._backends.failed(writer.node, self._request, error)
@@ -243,13 +247,14 @@ class _Writer(Attempt):
     has been queued. None in the queue ends an upload that was given up: nothing more is sent.
     """
 
-    def __init__(self, slot: Slot, done: queue.Queue[_Writer]) -> None:
+    def __init__(self, slot: Slot, done: queue.Queue[_Writer], *, is_compared: bool) -> None:
         super().__init__(slot.index, slot.headers, slot.node)
         self.said: Answer | None = None
         self.error: BackendError | None = None
         self.is_ended = False
         self._upload = _upload_of(slot)
         self._done = done
+        self._is_compared = is_compared
         self._chunks: queue.Queue[bytes | None] = queue.Queue(QUEUED_CHUNKS_MAX)
         self._thread: threading.Thread | None = None
 
@@ -278,7 +283,8 @@ class _Writer(Attempt):
             if chunk is not None:
                 response = self._upload.finish()
                 body = response.body(ANSWER_BYTES_MAX)
-                self.said = Answer(response.status, response.headers, body)
+                is_blamed = self._is_compared and response.status in _BLAME_THE_SENDER
+                self.said = Answer(503 if is_blamed else response.status, response.headers, body)
         except BackendError as error:
             self.error = error
             self._upload.abort()

@@ -420,7 +420,9 @@ def _take_footers(seen: Seen) -> None:
     checksum = hashlib.md5(document).hexdigest()
     assert head == f"X-Document: object metadata\r\nContent-MD5: {checksum}".encode()
     seen.body = body
-    footers = {k.lower(): v for k, v in json.loads(document).items()}
+    sent = json.loads(document)
+    footers = {k.lower(): v for k, v in sent.items()}
+    assert len(footers) == len(sent)
     assert seen.headers["x-backend-body-checksum"] == "crc32c"
     assert footers["x-backend-body-checksum"] == f"{google_crc32c.value(body):08x}"
     assert footers["etag"] == hashlib.md5(body).hexdigest()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
-from fake_devices import HANG_UP
+from fake_devices import HANG_UP, FakeDevice, Seen
 
 from martlet.http.headers import Headers
 from martlet.http.response import http_error
@@ -88,6 +88,27 @@ def test_a_large_body_is_compared_with_the_clients_etag(cluster: FakeCluster) ->
         answer = cluster.call("PUT", "/v1/a/c/o", LARGE, {"Etag": etag})
         assert answer.status == status
         assert cluster.holders("/a/c/o") == ([] if status == 422 else ["sd0", "sd1", "sd2"])
+
+
+def test_etag_footer_in_small_letters_is_sent_once(cluster: FakeCluster) -> None:
+    right = hashlib.md5(LARGE).hexdigest()
+    callback = {"swift.callback.update_footers": lambda f: f.__setitem__("etag", f'"{right}"')}
+    assert put(cluster, LARGE, {}, **callback) == 201
+    assert cluster.holders("/a/c/o") == ["sd0", "sd1", "sd2"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"If-None-Match": "*"}], ids=["large", "conditional"])
+@pytest.mark.parametrize("status", [422, 499])
+def test_a_body_that_changed_on_its_way_is_no_fault_of_the_client(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], status: int
+) -> None:
+    act = FakeDevice._act
+
+    def blame(device: FakeDevice, seen: Seen) -> tuple[int, dict[str, str], bytes]:
+        return (status, {}, b"") if seen.method == "PUT" else act(device, seen)
+
+    monkeypatch.setattr(FakeDevice, "_act", blame)
+    assert cluster.call("PUT", "/v1/a/c/o", LARGE, headers).status == 503
 
 
 @BODIES

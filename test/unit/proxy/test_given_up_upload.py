@@ -38,7 +38,7 @@ def test_a_connection_that_was_given_up_leaves_no_traceback(
     monkeypatch.setattr(threading, "excepthook", failures.append)
     slot = Slot(0, b"", NODE, ClosedUpload())
     done: queue.Queue[_Writer] = queue.Queue()
-    writer = _Writer(slot, done)
+    writer = _Writer(slot, done, is_compared=False)
     writer.start()
     writer.offer(b"piece", 30)
     writer.offer(b"", 30)
