@@ -15,8 +15,8 @@ const (
 	most = 16384
 	// few is less than a busy device should have.
 	few = 256
-	// ofRequest are the connection of a request, and a large file.
-	ofRequest = 2
+	// ofRequest are the connection of a request, and a large file, which has two while it is written past the page cache.
+	ofRequest = 3
 	// beside are the descriptors of logs, rings, connections to container servers and the devices themselves.
 	beside = 256
 )

@@ -9,9 +9,9 @@ import (
 
 func TestDescriptorsAreShared(t *testing.T) {
 	for _, c := range []struct{ limit, devices, clients, share int }{
-		{1 << 20, 12, 1024, 87189},
-		{20000, 1, 1024, 17696},
-		{20000, 12, 1024, 1474},
+		{1 << 20, 12, 1024, 87104},
+		{20000, 1, 1024, 16672},
+		{20000, 12, 1024, 1389},
 		{1024, 4, 1024, 128}, // half for the requests
 		{1024, 60, 1024, 0},
 		{256, 1, 1024, 128},
@@ -20,7 +20,7 @@ func TestDescriptorsAreShared(t *testing.T) {
 		if got != c.share || (err != nil) != (c.share == 0) {
 			t.Errorf("%+v: %d, %v", c, got, err)
 		}
-		if err != nil && !strings.Contains(err.Error(), "ulimit -n of 1024 is too small for 60 devices: raise it to 17664 or more") {
+		if err != nil && !strings.Contains(err.Error(), "ulimit -n of 1024 is too small for 60 devices: raise it to 18688 or more") {
 			t.Error(err)
 		}
 	}
