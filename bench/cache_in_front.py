@@ -13,6 +13,7 @@ of the cluster, and of nginx, for each GET, from /proc.
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import random
 import shutil
@@ -25,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import Load, run
+from load import HOST, Load, run
 from own_cluster import free_port, login, must, own_cluster
 from processes import tree_cpu_ms, usage
 
@@ -68,6 +69,32 @@ def nginx(proxy_port: int) -> Iterator[tuple[int, int]]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+def check_private(cache_port: int, account: str, token: str) -> None:
+    """Stop if a client gets what the cache has got for another one."""
+    key = "X-Amz-Server-Side-Encryption-Customer-Key"
+    for given in [
+        {"X-Auth-Token": token},
+        {"X-Storage-Token": token},
+        {"X-Auth-Token": token, "X-Service-Token": token},
+        {"X-Auth-Token": token, "Cookie": "session=1"},
+        {"X-Auth-Token": token, "Authorization": "none"},
+    ]:
+        must(cache_port, "GET", f"{account}/private/o", "", 200, headers=given)
+        must(cache_port, "GET", f"{account}/private/o", "", 401)
+    referrer = {"Referer": "http://example.com/page"}
+    must(cache_port, "GET", f"{account}/referred/o", "", 200, headers=referrer)
+    must(cache_port, "GET", f"{account}/referred/o", "", 401)
+    for given in [{key: "k"}, {"Range": "bytes=0-1"}, {"Origin": "http://example.com"}]:
+        must(cache_port, "GET", f"{account}/cached/o", "", 200)
+        connection = http.client.HTTPConnection(HOST, cache_port, timeout=30)
+        connection.request("GET", f"{account}/cached/o", headers=given)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        if answer.headers["X-Cache-Status"] != "BYPASS":
+            raise SystemExit(f"{given}: {answer.headers['X-Cache-Status']}")
 
 
 @dataclass
@@ -129,7 +156,13 @@ def main() -> int:
         token, account = login(port)
         container = f"{account}/cached"
         must(port, "PUT", container, token, 201, headers={"X-Container-Read": ".r:*"})
+        must(port, "PUT", f"{account}/private", token, 201)
+        referrers = {"X-Container-Read": ".r:example.com"}
+        must(port, "PUT", f"{account}/referred", token, 201, headers=referrers)
+        for name in ("cached", "private", "referred"):
+            must(port, "PUT", f"{account}/{name}/o", token, 201, b"x" * SIZE_BYTES)
         with nginx(port) as (cache_port, nginx_pid):
+            check_private(cache_port, account, token)
             bench = Bench(home, port, cache_port, nginx_pid, token, spent)
             for number in range(given.rounds):
                 bench.round(f"{container}/{number}-", given.objects, number)
