@@ -54,10 +54,11 @@ def content_of(number: int, size_bytes: int) -> bytes:
 
 
 def run(load: Load, clients: int, processes: int) -> Outcome:
-    """Send the load over ``clients`` connections, divided among ``processes``.
+    """Send the load over ``clients`` connections, divided among ``processes`` at most.
 
     :raises RuntimeError: a client process failed.
     """
+    processes = min(processes, clients)  # one without a connection would not send its share
     context = multiprocessing.get_context("spawn")
     pipes: list[Connection] = []
     workers = []

@@ -117,8 +117,8 @@ func (w *largeWriter) drain() error {
 	return nil
 }
 
-// write puts the buffer into the file. A full one goes past the page cache. The copy would cost more than all else that
-// the server does with the bytes, and would drive small objects out of the cache.
+// write puts the buffer into the file. A full one goes past the page cache: the bytes would drive small objects out of
+// it, and the copy costs processor time (doc/decisions/0023).
 func (w *largeWriter) write() error {
 	p := w.buffer.B
 	block := w.file.DirectBlock()

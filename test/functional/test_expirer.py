@@ -24,12 +24,11 @@ from forked_passes import Pass, total_figures
 from frozen import frozen
 from running_cluster import RunningCluster, await_true
 from storage_connection import StorageConnection
+from stored_records import stored_kinds
 from swift_api import Account
 from swift_daemons import swift_daemon
 from usage import await_usage, settled
 
-from cluster.errors import ClusterError
-from cluster.object_info import Question, object_info
 from cluster.ports import HOST
 from martlet.words.expiring import EXPIRER_ACCOUNT, task_container, task_name
 from martlet.words.names import quote_path
@@ -153,15 +152,7 @@ def await_queue(running: RunningCluster, names: Names, at: int, wanted: bool) ->
 
 def kinds(running: RunningCluster, names: Names) -> list[str]:
     """Return the kind of record of an object on each device that has one."""
-    found = []
-    for segment in sorted((running.home / "devices").rglob("*.bundle")):
-        try:
-            question = Question(segment, True, None, None, "/" + "/".join(names))
-            report: Any = object_info(question)[0]
-        except ClusterError:
-            continue  # it does not hold it
-        found.append(report["kind"].split()[0])
-    return found
+    return [kind for _, kind in stored_kinds(running, names)]
 
 
 def await_gone(running: RunningCluster, user: Account, container: str, *objects: str) -> None:

@@ -10,14 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from running_cluster import RunningCluster, await_true
 from storage_connection import StorageConnection
+from stored_records import stored_kinds
 from swift_api import Account
 
-from cluster.errors import ClusterError
-from cluster.object_info import Question, object_info
 from container.misplaced import QUEUE_ACCOUNT, Entry, parse_entry, queue_container
 from martlet.words.timestamp import Timestamp
 from ring.ring import Node, RingSet, load_rings
@@ -118,14 +116,8 @@ def reconcile(running: RunningCluster, conf: Path | None = None) -> str:
 def records(running: RunningCluster, names: tuple[str, str, str]) -> dict[str, dict[str, int]]:
     """Count the devices by kind of their record of an object, for the folder of each policy."""
     found: dict[str, Counter[str]] = {}
-    for segment in sorted((running.home / "devices").rglob("*.bundle")):
-        try:
-            question = Question(segment, True, None, None, "/" + "/".join(names))
-            report: Any = object_info(question)[0]
-        except ClusterError:
-            continue  # it does not hold it
-        folder = segment.relative_to(running.home / "devices").parts[1]
-        found.setdefault(folder, Counter())[report["kind"].split()[0]] += 1
+    for folder, kind in stored_kinds(running, names):
+        found.setdefault(folder, Counter())[kind] += 1
     return {folder: dict(kinds) for folder, kinds in found.items()}
 
 
