@@ -35,6 +35,7 @@ from container.shard_requests import (
 from container.shard_rows import UNSHARDED, root_of
 from container.state_headers import not_found, state_headers
 from container.sync_target import SYNC_TO, check_sync_target, restarting_sync
+from container.version_listing import VersionQuery
 from martlet.conf.cluster import ClusterConf
 from martlet.conf.options import is_true
 from martlet.conf.sync_realms import SyncRealms
@@ -153,7 +154,7 @@ class ContainerServer(StorageServer):
         content_type = listing_content_type(req.params.get("format"), req.headers.get("accept"))
         policy = self.policy_index(req)
         path = self.database_path(self.device_path(device), partition, account, container)
-        version_marker = _version_marker(req)
+        versions = _version_query(req)
         scope, records = scope_of(req), record_type(req)
         with self.pool.use(path) as database:
             try:
@@ -161,10 +162,10 @@ class ContainerServer(StorageServer):
                     return shard_listing(req, database)
                 if records == "version":
                     return version_rows(req, database, policy)
-                if version_marker is None:
+                if versions is None:
                     info, rows = database.list_objects(query, policy, scope)
                 else:
-                    info, rows = database.list_versions(query, policy, version_marker, scope)
+                    info, rows = database.list_versions(query, policy, versions, scope)
                 if scope.unless_sharded and info.sharding_state != UNSHARDED:
                     return shard_listing(req, database)
             except DatabaseMissing:
@@ -178,10 +179,10 @@ class ContainerServer(StorageServer):
         headers.append((RECORD_TYPE, "object"))
         headers.append(("X-Backend-Record-Storage-Policy-Index", str(policy)))
         shown = "/" + "/".join(root_of(info.raw_metadata, account, container))
-        if content_type == JSON and version_marker is None:
+        if content_type == JSON and versions is None:
             body = render_rows(rows, shown)
         else:
-            entry = object_entry if version_marker is None else version_entry
+            entry = object_entry if versions is None else version_entry
             entries = [entry(row, shown) for row in rows]
             body = render_container(entries, content_type, container)
         return listing_response(headers, body, content_type)
@@ -483,19 +484,18 @@ class ContainerServer(StorageServer):
         check_total(metadata, "container", self.cluster.constraints)
 
 
-def _version_marker(req: Request) -> str | None:
-    """The version after which a listing of versions begins, within the marker's name.
+def _version_query(req: Request) -> VersionQuery | None:
+    """The parameters of a listing of versions. None: the request lists objects, not versions.
 
-    None: the request lists objects, not versions.
-
-    :raises HTTPException: 400 if it is not a version id.
+    :raises HTTPException: 400 if version_marker is not a version id.
     """
     if "versions" not in req.params:
         return None
+    names_null = req.params["versions"] == NULL
     marker = req.params.get("version_marker", "")
     if marker in ("", NULL):
-        return marker
+        return VersionQuery(marker, names_null)
     try:
-        return Timestamp(marker).internal
+        return VersionQuery(Timestamp(marker).internal, names_null)
     except ValueError:
         raise http_error(400, "invalid version_marker param") from None

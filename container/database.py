@@ -36,7 +36,7 @@ from container.shard_rows import (
     write_empty_stats,
 )
 from container.shard_rows import merge_ranges as merge_shard_ranges
-from container.version_listing import list_versions
+from container.version_listing import VersionQuery, list_versions
 from container.version_tables import has_versions, version_stat
 from martlet.words.timestamp import Timestamp
 from storage.audit import hash_of_rows
@@ -169,7 +169,7 @@ class ContainerDatabase(ReplicatedDatabase):
         self,
         query: ListingQuery,
         policy_index: int | None,
-        version_marker: str,
+        wanted: VersionQuery,
         scope: Scope = ANY_NAMES,
     ) -> tuple[ContainerInfo, Sequence[Row | Subdir]]:
         """The state and the rows of `version_listing.list_versions`, from one transaction.
@@ -182,7 +182,7 @@ class ContainerDatabase(ReplicatedDatabase):
             policy = info.storage_policy_index if policy_index is None else policy_index
             if not scope.admits(connection, info):
                 return info, []
-            return info, list_versions(connection, query, policy, version_marker)
+            return info, list_versions(connection, query, policy, wanted)
 
         return self.read(run)
 

@@ -7,6 +7,7 @@ import heapq
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from container.record import CURRENT, NULL
 from container.version_tables import has_versions
@@ -25,13 +26,25 @@ _OBJECTS = (
 _WITHOUT_VERSIONS = " AND NOT EXISTS (SELECT 1 FROM version_name AS n WHERE n.name = object.name)"
 
 
+class VersionQuery(NamedTuple):
+    """The parameters of a listing of versions, beside names.
+
+    :param marker: the version of the marker's name after which the list begins; empty without one.
+    :param names_null: the null version has the id null also if it is not current.
+    """
+
+    marker: str = ""
+    names_null: bool = False
+
+
 def list_versions(
-    connection: sqlite3.Connection, query: ListingQuery, policy: int, version_marker: str
+    connection: sqlite3.Connection, query: ListingQuery, policy: int, wanted: VersionQuery
 ) -> Sequence[Row | Subdir]:
-    """List the versions of a query, including those of the marker's name after ``version_marker``.
+    """List the versions of a query, including those of the marker's name after its version.
 
     Rows are (name, created_at, size, content_type, etag, version id, is latest). A name without
-    versions has one, the null version. If it is not current, it is listed under its timestamp.
+    versions has one, the null version. If it is not current, it is listed under its timestamp,
+    unless ``wanted`` names it.
     """
     is_versioned = has_versions(connection)
 
@@ -43,11 +56,12 @@ def list_versions(
         return heapq.merge(found, versions, key=lambda row: row[0], reverse=names.is_reversed)
 
     entries: list[Row | Subdir] = []
-    if version_marker and is_versioned:
-        entries += _rest_of_marker(connection, query, policy, version_marker)
+    if wanted.marker and is_versioned:
+        entries += _rest_of_marker(connection, query, policy, wanted.marker)
     if len(entries) < query.limit:
         entries += list_names(replace(query, limit=query.limit - len(entries)), fetch)
-    return [e if isinstance(e, Subdir) else _shown(e) for e in entries[: query.limit]]
+    listed = entries[: query.limit]
+    return [e if isinstance(e, Subdir) else _shown(e, wanted.names_null) for e in listed]
 
 
 def _run(
@@ -87,9 +101,9 @@ def _rest_of_marker(
     return rows
 
 
-def _shown(row: Row) -> Row:
+def _shown(row: Row, names_null: bool) -> Row:
     name, created_at, size, content_type, etag, version, since, is_latest = row
-    if version == NULL and not is_latest:
+    if version == NULL and not is_latest and not names_null:
         version = since
     if etag == NULL_MARKER_ETAG:
         content_type, etag = MARKER_TYPE, MARKER_ETAG

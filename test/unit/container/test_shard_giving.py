@@ -26,6 +26,7 @@ from container.shard_giving import (
 from container.shard_range import ACTIVE, CREATED, QUOTED_ROOT, SHRINKING, ShardRange
 from container.shard_rows import merge_ranges, read_sharding
 from container.shard_spans import TAKING, read_spans
+from container.version_listing import VersionQuery
 from storage.name_listing import ListingQuery, Subdir
 
 EVERYTHING = ListingQuery(10_000)
@@ -136,7 +137,7 @@ class Pair:
 
 def rows_of(database: ContainerDatabase, versions: bool) -> list[tuple[str, ...]]:
     if versions:
-        _, rows = database.list_versions(EVERYTHING, None, "")
+        _, rows = database.list_versions(EVERYTHING, None, VersionQuery())
     else:
         _, rows = database.list_objects(EVERYTHING, None)
     return [row for row in rows if not isinstance(row, Subdir)]

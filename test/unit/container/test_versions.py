@@ -74,7 +74,8 @@ def listed(call: Caller, query: str = "") -> list[str]:
 
 def versions(call: Caller, query: str = "") -> list[str]:
     """Each version as ``name id``, with a star if it is the latest; groups as ``+name``."""
-    entries = call("GET", f"{C}?format=json&versions&{query}").json()
+    wanted = query if query.startswith("versions") else f"versions&{query}"
+    entries = call("GET", f"{C}?format=json&{wanted}").json()
     return [
         f"+{e['subdir']}"
         if "subdir" in e
@@ -174,6 +175,22 @@ def test_null_markers(call: Caller, container: str) -> None:
     assert (listed(call), versions(call)) == (["v 7 etag8"], ["v null*", "v 1"])
 
 
+def test_the_null_version_may_be_named_whatever_is_current(call: Caller, container: str) -> None:
+    update(call, item("o", 1, size=3), version("o", 2), null_marker("v", 1), version("v", 2))
+    whole = ["o 2*", "o null", "v 2*", "v null"]
+    assert versions(call) == ["o 2*", "o 1", "v 2*", "v 1"]
+    assert versions(call, "versions=null") == whole
+    assert versions(call, "versions=null&reverse=true") == whole[::-1]
+    for query, left in (
+        (f"marker=o&version_marker={stamp(2)}", 1),
+        ("marker=o&version_marker=null", 2),
+    ):
+        assert versions(call, f"versions=null&{query}") == whole[left:]
+    update(call, removed("o", 3, stamp(2)), no_current("o", 2), restored("o", 4, "null"))
+    assert versions(call) == [*versions(call, "versions=null&end_marker=p"), "v 2*", "v 1"]
+    assert (versions(call)[0], listed(call)[0]) == ("o null*", "o 3 etag1")
+
+
 def test_new_metadata_of_a_version(call: Caller, container: str) -> None:
     update(call, version("o", 2), version("o", 3))
     update(call, version("o", 3, ctype_timestamp=stamp(4), meta_timestamp=stamp(4), etag="etag3"))
@@ -262,6 +279,7 @@ _rows = st.one_of(
     st.builds(lambda t: removed("o", t + 7, stamp(t)), _times),
     st.builds(lambda t: no_current("o", t), _times),
     st.builds(lambda t, to: restored("o", t + 0.25, stamp(to)), _times, _times),
+    st.builds(lambda t: restored("o", t + 0.25, "null"), _times),
 )
 
 
