@@ -130,6 +130,12 @@ NULL_MARKER = "martlet.null_marker"
 #: ``bool``. Written by s3api in a DELETE. Read by the app and by versioned_writes. The DELETE is
 #: refused with 409 and X-Static-Large-Object, if the object may have segments, which go first.
 SPARES_LARGE = "martlet.spares_large"
+#: ``bool``. Written by s3api in a HEAD. Read by object_versioning. The version id null means the
+#: null version also if it is not current.
+ANY_NULL = "martlet.any_null"
+#: ``bool``. Written by s3api in a DELETE. Read by object_versioning. With the version id null, it
+#: leaves another version alone that is current: the answer is 404.
+SPARES_VERSIONS = "martlet.spares_versions"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
 #: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns
 #: the names to refuse, with reasons.

@@ -34,7 +34,8 @@ func (s *Server) restore(x *exchange) error {
 		return err
 	}
 	var rows []updates.Row
-	if found.VersionID.IsNull() { // it keeps the id that clients know
+	wasNull := found.VersionID.IsNull()
+	if wasNull { // it keeps the id that clients know
 		if found, err = mount.Store.KeepNull(x.at, timestamp, x.name()); err != nil {
 			return err
 		}
@@ -54,6 +55,9 @@ func (s *Server) restore(x *exchange) error {
 		Name: x.name(), ContentType: found.ContentType, ETag: markerETag,
 		Timestamp: timestamp, MetaTimestamp: timestamp, TypeTimestamp: timestamp,
 		VersionID: versionid.Restored(timestamp), System: format.Headers{restoredName: versionid.Text(target)},
+	}
+	if wasNull {
+		m.System[restoredNullName] = "true"
 	}
 	if _, err := upload.Commit(&m); err != nil {
 		return err

@@ -17,8 +17,11 @@ const (
 	markerHeader  = "X-Backend-Version-Marker"
 )
 
-// restoredName is the stored header that names the version that is current.
-const restoredName = "X-Object-Sysmeta-Current-Version"
+// Stored headers of an entry made by restore.
+const (
+	restoredName     = "X-Object-Sysmeta-Current-Version"  // the version that is current
+	restoredNullName = "X-Object-Sysmeta-Current-Was-Null" // it was the null version before, and got an id
+)
 
 // versionIn is the version that a header of the request names.
 func (x *exchange) versionIn(header message.Field) (format.VersionID, error) {
@@ -121,6 +124,10 @@ func openVersion(from devices.Store, at device.Location, id format.VersionID) (d
 
 // headRequested is openRequested without the data.
 func headRequested(x *exchange, from devices.Store) (m *format.Metadata, since format.Timestamp, err error) {
+	if x.header(message.VersionID) == versionid.AnyNull {
+		m, err = headNull(from, x.at)
+		return m, since, err
+	}
 	id, ok, err := x.version()
 	switch {
 	case err != nil:
@@ -180,6 +187,21 @@ func headVersion(from devices.Store, at device.Location, id format.VersionID) (*
 		return from.HeadVersion(at, format.VersionID{})
 	}
 	return m, err
+}
+
+// headNull is the metadata of the null version, or of the current version if that was the null version before it was made
+// current again: clients of the S3 API still call it null.
+func headNull(from devices.Store, at device.Location) (*format.Metadata, error) {
+	m, err := from.HeadVersion(at, format.VersionID{})
+	var gone *device.NotFoundError
+	if !errors.As(err, &gone) || gone.Marker {
+		return m, err
+	}
+	current, currentErr := from.Head(at)
+	if currentErr != nil || !versionid.IsRestored(current.VersionID) || current.System[restoredNullName] == "" {
+		return m, err
+	}
+	return headVersion(from, at, restoredTarget(current))
 }
 
 // isAlias reports whether an id that was not found is the timestamp of the null version. Clients see that id once the

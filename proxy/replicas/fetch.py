@@ -120,6 +120,8 @@ class Search:
                 self._put_aside(found)
             if not newest and best is not None and self._is_sure(best.response):
                 break
+        if newest and len(self.answers) > 1:  # of equal ones the first counts
+            self.answers.sort(key=_weight, reverse=True)
         best = self._settled(best)
         if best is not None and _is_stale(best.response):
             self._log_doubt(best.node)

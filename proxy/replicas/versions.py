@@ -16,6 +16,8 @@ VERSION_HIDE = "X-Backend-Version-Hide"
 
 #: The version of an object that was written without versioning.
 NULL = "null"
+#: The same in a HEAD at the object servers, also if it is not current.
+ANY_NULL_ID = "null-any"
 
 _Row = tuple[str, dict[str, str]]
 

@@ -127,6 +127,8 @@ class Call:
         self.is_form = False
         #: The code of an error that came after the status had been sent; empty without one.
         self.late_error = ""
+        #: The ids in the pipeline of null versions that the client calls null.
+        self.null_ids: set[str] = set()
         #: What the request does, in the words of policies; the requests to the pipeline have it.
         self.access: Access | None = None
         self._account: str | None = None

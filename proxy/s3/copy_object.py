@@ -18,6 +18,7 @@ from proxy.s3.copied_checksum import CopiedChecksum, algorithm_of_parts
 from proxy.s3.customer_keys import Place
 from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.lock_headers import lock_headers
+from proxy.s3.null_version import pipeline_version
 from proxy.s3.object_headers import (
     ETAG,
     REDIRECT,
@@ -105,6 +106,16 @@ def source_of(call: Call) -> Source:
     return Source(bucket, key, version)
 
 
+def chosen_source(call: Call) -> Source:
+    """The source of a copy, with the version as the pipeline knows it.
+
+    :raises S3Error: as `source_of` and `pipeline_version`.
+    """
+    source = source_of(call)
+    version = pipeline_version(call, source.bucket, source.key, source.version)
+    return source._replace(version=version)
+
+
 def find_source(call: Call, source: Source) -> Headers:
     """HEAD of the source, with the conditions on it.
 
@@ -134,7 +145,7 @@ def copy_object(call: Call) -> Response:
     directive = call.headers.get("x-amz-metadata-directive", "COPY")
     if directive not in ("COPY", "REPLACE"):
         raise invalid_argument("x-amz-metadata-directive", directive, "Unknown metadata directive.")
-    source = source_of(call)
+    source = chosen_source(call)
     found = find_source(call, source)
     keys = keys_of_copy(call, found)
     redirect = redirect_header(call.headers)

@@ -193,7 +193,7 @@ def _class(row: Row) -> str:
 def list_object_versions(call: Call) -> Response:
     """ListObjectVersions."""
     key_marker, version_marker = checked_text(call, "key-marker"), _version_marker(call)
-    query = {"versions": "true"}
+    query = {"versions": "null"}
     if key_marker:
         query["marker"] = key_marker
         if version_marker:

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from martlet.http.response import Response
 from proxy.crew import run_crew
+from proxy.replicas.versions import NULL
 from proxy.s3.bodies import read_document, require_sum
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import Condition
+from proxy.s3.null_version import pipeline_version
 from proxy.s3.object_writes import delete
 from proxy.s3.objects import check_version
 from proxy.s3.policies.guard import has_rules
@@ -28,10 +30,6 @@ class _Doomed(NamedTuple):
     key: str
     version: str
     etag: str
-
-    @property
-    def query(self) -> dict[str, str]:
-        return {"version-id": self.version} if self.version else {}
 
 
 def delete_objects(call: Call) -> Response:
@@ -72,29 +70,54 @@ def _delete_all(
 ) -> list[dict[str, str] | S3Error]:
     """The headers about versions for each name, or its error."""
     outcomes: list[dict[str, str] | S3Error] = [{} for _ in names]
-    left = iter(enumerate(names))
+    versions = [doomed.version for doomed in names]
+
+    def find(number: int) -> None:
+        versions[number] = pipeline_version(call, call.bucket, names[number].key, NULL)
+
+    def delete_one(number: int) -> None:
+        doomed, version = names[number], versions[number]
+        if is_denied:
+            raise S3Error("AccessDenied")
+        if version:
+            check_version(version)
+        one = call.for_key(doomed.key, doomed.version)
+        query = {"version-id": version} if version else {}
+        outcomes[number] = delete(one, doomed.key, query, Condition(if_match=doomed.etag))
+
+    if not is_denied:
+        # First all of these: the removal of what lies above a null version makes that current.
+        nulls = [number for number, version in enumerate(versions) if version == NULL]
+        _for_each(call, nulls, find, outcomes)
+    left = [number for number, outcome in enumerate(outcomes) if not isinstance(outcome, S3Error)]
+    _for_each(call, left, delete_one, outcomes)
+    return outcomes
+
+
+def _for_each(
+    call: Call,
+    numbers: list[int],
+    work: Callable[[int], None],
+    outcomes: list[dict[str, str] | S3Error],
+) -> None:
+    """Do ``work`` for each number in parallel; an error of the S3 API is the outcome of its own."""
+    left = iter(numbers)
     lock = threading.Lock()  # guards the iterator
 
-    def delete_next() -> bool:
+    def do_next() -> bool:
         with lock:
-            number, doomed = next(left, (-1, None))
-        if doomed is None:
+            number = next(left, None)
+        if number is None:
             return False
         try:
-            if is_denied:
-                raise S3Error("AccessDenied")
-            if doomed.version:
-                check_version(doomed.version)
-            one = call.for_key(doomed.key, doomed.version)
-            condition = Condition(if_match=doomed.etag)
-            outcomes[number] = delete(one, doomed.key, doomed.query, condition)
+            work(number)
         except S3Error as error:
             outcomes[number] = error
         return True
 
-    for _ in run_crew(delete_next, min(call.options.multi_delete_concurrency, len(names)), 3600.0):
+    size = min(call.options.multi_delete_concurrency, len(numbers))
+    for _ in run_crew(do_next, size, 3600.0) if size else ():
         pass
-    return outcomes
 
 
 def _result(
@@ -116,5 +139,6 @@ def _result(
                     document.text("VersionId", doomed.version)
                 if outcome.get("x-amz-delete-marker"):
                     document.text("DeleteMarker", True)
-                    document.text("DeleteMarkerVersionId", outcome["x-amz-version-id"])
+                    made = outcome["x-amz-version-id"]
+                    document.text("DeleteMarkerVersionId", doomed.version or made)
     return document.finish()

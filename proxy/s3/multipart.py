@@ -25,7 +25,7 @@ from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.copied_checksum import CopiedChecksum
-from proxy.s3.copy_object import copy_result, find_source, source_of
+from proxy.s3.copy_object import chosen_source, copy_result, find_source
 from proxy.s3.customer_keys import SEALED, Place, Sealing, key_of_part, sealing_of
 from proxy.s3.encryption import shown_encryption
 from proxy.s3.lifecycle import expiration, expiration_of_new
@@ -148,7 +148,7 @@ def copy_part(call: Call) -> Response:
     """UploadPartCopy, of an object or a range of it."""
     number = part_number(call)
     upload = find_upload(call)
-    source = source_of(call)
+    source = chosen_source(call)
     found = find_source(call, source)
     key, keys = key_of_part(call, upload.headers), keys_of_copy(call, found)
     headers = {**source.headers(call), "x-fresh-metadata": "true"}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from martlet.conf.options import is_true
-from martlet.http.environ import SPARES_LARGE, UPDATE_FOOTERS, Environ
+from martlet.http.environ import SPARES_LARGE, SPARES_VERSIONS, UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered, ask_app, read_body
@@ -202,6 +202,8 @@ def delete(
     if answer is None:
         if _has_parts(call, key, version, headers):
             query["multipart-manifest"] = "delete"
+        if version.get("version-id") == "null":
+            call.base[SPARES_VERSIONS] = True
         allowed = (404, 400)
         answer = call.ask("DELETE", call.bucket, key, query=query, headers=headers, allowed=allowed)
     if answer.status == 404:
@@ -213,9 +215,9 @@ def delete(
     given = answer.headers.get("x-object-version-id")
     if "multipart-manifest" in query and not version and call.is_suspended(call.bucket):
         given = "null"  # the answer is a report, which does not say so
-    is_version_gone = bool(version) and answer.headers.get("x-object-current-version-id") == "null"
-    if is_version_gone or version.get("version-id") == "null":
-        _make_newest_current(call, key)
+    current = answer.headers.get("x-object-current-version-id")  # a report does not say it
+    if version and current in (None, "null") and call.is_versioned(call.bucket):
+        _make_newest_current(call, key, version["version-id"], has_id=current is None)
     if version:
         was_marker = answer.headers.get("x-backend-version-marker")
         marker = {"x-amz-delete-marker": "true"} if was_marker else {}
@@ -331,11 +333,13 @@ def _check_parts(body: bytes) -> None:
         raise S3Error("ServiceUnavailable", "Not all parts of the object could be deleted.")
 
 
-def _make_newest_current(call: Call, key: str) -> None:
-    """Make the newest version current, after the current one was deleted.
+def _make_newest_current(call: Call, key: str, deleted: str, *, has_id: bool) -> None:
+    """Make the newest version current, after one was deleted that may have been current.
 
     In Swift's API no version is current from then on; in S3 the newest that is left is. If that
     is a delete marker, the object stays deleted.
+
+    :param has_id: a version with an id may be current. Else only the null version may.
     """
     # The client may delete; it need not have the right to list or to write.
     query = {"format": "json", "versions": "true", "prefix": key, "limit": "2"}
@@ -344,12 +348,16 @@ def _make_newest_current(call: Call, key: str) -> None:
     if not listed.is_success:
         raise call.refusal(listed, "GET", call.bucket, "")
     for row in json.loads(listed.body):
-        if row["name"] != key or is_delete_marker(row) or row.get("version_id") == "null":
+        if row["name"] != key or is_delete_marker(row):
             return
-        query = {"version-id": row["version_id"]}
+        version = row["version_id"]
+        may_be_current = has_id or version == "null"
+        if row["is_latest"] and version != deleted and may_be_current:  # listings may lag behind
+            return
+        query = {"version-id": version}
         put = call.request("PUT", call.bucket, key, query=query, pre_authorized=True)
         answer = ask_app(call.app, put)
         if answer.is_success:
             return
-        if answer.status not in (404, 412):
+        if answer.status not in (400, 404, 412):  # it was removed meanwhile, or is a marker
             raise call.refusal(answer, "PUT", call.bucket, key)

@@ -19,6 +19,7 @@ from proxy.s3.customer_keys import Place, check_key, customer_key, opened
 from proxy.s3.encryption import shown_of_stored
 from proxy.s3.lifecycle import expiration
 from proxy.s3.lock_headers import shown_lock
+from proxy.s3.null_version import pipeline_version
 from proxy.s3.object_headers import (
     CHECKSUM,
     CHECKSUM_TYPE,
@@ -167,13 +168,14 @@ def part_number(call: Call) -> int | None:
 def version_query(call: Call) -> dict[str, str]:
     """The query that selects the version of the parameter versionId.
 
-    :raises S3Error: it is malformed.
+    :raises S3Error: it is malformed; or as `pipeline_version`.
     """
     version = call.params.get("versionId")
     if version is None:
         return {}
     check_version(version)
-    return {"version-id": version}
+    call.params["versionId"] = named = pipeline_version(call, call.bucket, call.key, version)
+    return {"version-id": named}
 
 
 def check_version(version: str) -> None:

@@ -35,6 +35,7 @@ from proxy.s3.encryption import check_encryption
 from proxy.s3.forms import is_form, post_form
 from proxy.s3.log_delivery import LogDelivery
 from proxy.s3.namespace import look_up
+from proxy.s3.null_version import name_null
 from proxy.s3.object_headers import check_unsupported
 from proxy.s3.operations import SLOW, Operation, is_copy, operation_of, subresource_of
 from proxy.s3.options import S3Options
@@ -102,6 +103,8 @@ class S3Api:
             response, code = self._refuse(environ, error), error.code
         if call is not None and "HTTP_ORIGIN" in environ:
             cors.share(call, response)
+        if call is not None:
+            name_null(call, response.headers)
         request_id = Request(environ).trans_id
         response.headers["x-amz-request-id"] = request_id
         response.headers["x-amz-id-2"] = request_id

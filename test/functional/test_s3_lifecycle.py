@@ -9,7 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
+from botocore.exceptions import ClientError
 from running_cluster import RunningCluster, await_true
 from s3_client import s3_client
 from swift_api import Account
@@ -46,8 +48,7 @@ def _rule(**action: Any) -> dict[str, Any]:
 
 
 def _versions(s3: Any, bucket: str) -> list[tuple[str, bool]]:
-    page = s3.list_object_versions(Bucket=bucket)
-    rows = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+    rows = _rows_of(s3, {"Bucket": bucket, "Key": ""})
     return [(row["VersionId"], row["IsLatest"]) for row in rows]
 
 
@@ -93,6 +94,46 @@ def test_rules_are_carried_out(cluster: RunningCluster, account: Account) -> Non
     s3.delete_bucket_lifecycle(Bucket=versioned)
     job.run()
     assert _versions(s3, versioned) == kept
+
+
+def test_the_null_version_expires_as_others_do(cluster: RunningCluster) -> None:
+    s3, job = s3_client(cluster.port), Job(cluster)
+    bucket = f"lifecycle-null-{os.getpid()}"
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key="old/k", Body=b"null")
+    state = {"Status": "Enabled"}
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=state)
+    ids = [s3.put_object(Bucket=bucket, Key="old/k", Body=b"x")["VersionId"] for _ in range(2)]
+    assert _versions(s3, bucket) == [(ids[1], True), (ids[0], False), ("null", False)]
+    noncurrent = {"NoncurrentDays": 1, "NewerNoncurrentVersions": 1}
+    rules = {"Rules": [_rule(NoncurrentVersionExpiration=noncurrent)]}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=rules)
+    kept = [(ids[1], True), (ids[0], False)]
+    await_true(lambda: job.ran() and _versions(s3, bucket) == kept, "the end of the null version")
+    with pytest.raises(ClientError, match="NoSuchKey"):
+        s3.get_object(Bucket=bucket, Key="old/k", VersionId="null")
+
+    # Once it is current again, it is none of the old ones.
+    s3.delete_bucket_lifecycle(Bucket=bucket)
+    at = {"Bucket": bucket, "Key": "old/null"}
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    s3.put_object(**at, Body=b"null")
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=state)
+    s3.delete_object(**at, VersionId=s3.put_object(**at, Body=b"x")["VersionId"])
+    (known,) = [row["VersionId"] for row in _rows_of(s3, at)]
+    assert s3.head_object(**at)["VersionId"] == known
+    rules = {"Rules": [_rule(NoncurrentVersionExpiration={"NoncurrentDays": 1})]}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=rules)
+    await_true(
+        lambda: job.ran() and (ids[0], False) not in _versions(s3, bucket), "that of the others"
+    )
+    assert s3.get_object(**at)["Body"].read() == b"null"
+    assert [row["VersionId"] for row in _rows_of(s3, at)] == [known]
+
+
+def _rows_of(s3: Any, at: dict[str, str]) -> list[dict[str, Any]]:
+    page = s3.list_object_versions(Bucket=at["Bucket"], Prefix=at["Key"])
+    return [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
 
 
 def test_each_write_tells_when_its_object_expires(cluster: RunningCluster) -> None:

@@ -209,6 +209,20 @@ def test_versions(s3: Any, bucket: str, account: Account) -> None:
     s3.delete_bucket(Bucket=bucket)
 
 
+def test_the_version_below_a_deleted_upload_is_current(s3: Any, bucket: str) -> None:
+    state = {"Status": "Enabled"}
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=state)
+    at = {"Bucket": bucket, "Key": "big"}
+    first = s3.put_object(**at, Body=b"first")["VersionId"]
+    uploads = [complete(s3, *begin(s3, bucket, [b"part"]))["VersionId"] for _ in range(2)]
+    s3.delete_object(**at, VersionId=uploads[0])
+    assert s3.head_object(**at)["VersionId"] == uploads[1]
+    s3.delete_object(**at, VersionId=uploads[1])
+    (row,) = s3.list_object_versions(Bucket=bucket)["Versions"]
+    assert (row["VersionId"], row["IsLatest"]) == (first, True)
+    assert s3.get_object(**at)["Body"].read() == b"first"
+
+
 def test_the_parts_of_a_version_stay(s3: Any, bucket: str, account: Account) -> None:
     """Where versioning is suspended, only the null version is gone with a DELETE without an id."""
 

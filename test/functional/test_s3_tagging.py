@@ -87,6 +87,9 @@ def test_uploads_and_versions(s3: Any, bucket: str) -> None:
     assert s3.get_object(**at, VersionId=first)["Body"].read() == b"x"
     late = {"VersionId": first, "Tagging": tag_set(c="3")}
     assert refused(s3.put_object_tagging, **at, **late) == "NotImplemented"
+    s3.delete_object(**at, VersionId=second)
+    s3.put_object_tagging(**at, **late)  # it is current again
+    assert tags_of(s3, bucket, "k") == {"c": "3"}
 
 
 def test_buckets(s3: Any, bucket: str) -> None:

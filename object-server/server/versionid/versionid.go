@@ -10,6 +10,9 @@ import (
 // Null is the name, in requests and rows, of the version that a write without versioning makes.
 const Null = "null"
 
+// AnyNull names that version in a HEAD, also if it is not current; with Null there is none then.
+const AnyNull = "null-any"
+
 // Ticks do not use the two highest bits of an id. An id with one of them belongs to an entry that no client sees; it
 // sorts above the version of the same timestamp.
 const (

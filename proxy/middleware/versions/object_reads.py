@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from martlet.http.environ import VERSION_REQUEST, Environ, WSGIApp
+from martlet.http.environ import ANY_NULL, VERSION_REQUEST, Environ, WSGIApp
 from martlet.http.headers import Headers
 from martlet.words.delete_markers import MARKER_TYPE
 from proxy.middleware.subrequest import get_container_info
@@ -15,6 +15,7 @@ from proxy.middleware.versions.header_names import CLIENT_VERSION_ID
 from proxy.middleware.versions.owner_request import owner_request
 from proxy.middleware.versions.query import RequestedObject
 from proxy.replicas.versions import (
+    ANY_NULL_ID,
     NULL,
     VERSION_ID,
     VERSION_MARKER,
@@ -46,7 +47,8 @@ class ObjectReads:
         version = target.version
         if version == NULL:
             is_versioned = self._containers.is_versioned(environ, *target[:2])
-            headers = {VERSION_ID: NULL} if is_versioned else {}
+            wanted = ANY_NULL_ID if environ.get(ANY_NULL) else NULL
+            headers = {VERSION_ID: wanted} if is_versioned else {}
             request = VersionRequest(environ["PATH_INFO"], headers)
         else:
             request = owner_request(self._containers, environ, target)

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 from martlet.http.call import call_app
 from martlet.http.environ import (
+    AUTHORIZE,
     NULL_MARKER,
+    SPARES_VERSIONS,
     VERSION_REQUEST,
     Environ,
     HeaderList,
@@ -15,6 +17,7 @@ from martlet.http.environ import (
     WSGIApp,
 )
 from martlet.http.headers import Headers, environ_key
+from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, http_error
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import Answered, ask_app, close_body
@@ -131,8 +134,11 @@ class ObjectWrites:
     def delete(self, environ: Environ, target: RequestedObject) -> WSGIApp:
         """DELETE of an object: it writes a delete marker if versioning is enabled."""
         # The null version and what the expirer deletes are deleted as without versioning.
-        if target.version == NULL or "HTTP_X_IF_DELETE_AT" in environ:
+        if "HTTP_X_IF_DELETE_AT" in environ:
             return self._app
+        if target.version == NULL:
+            is_spared = environ.get(SPARES_VERSIONS) and self._has_other_current(environ, target)
+            return self._refusal(environ, target) or http_error(404) if is_spared else self._app
         if self._containers.is_enabled(environ, *target[:2]):
             version = self._write_time(environ)
         elif self._leaves_null_marker(environ, target):
@@ -147,6 +153,24 @@ class ObjectWrites:
                 headers[CLIENT_VERSION_ID] = version
 
         return changed_answer(self._app, show)
+
+    def _has_other_current(self, environ: Environ, target: RequestedObject) -> bool:
+        """Whether a version with an id is current."""
+        if not self._containers.is_versioned(environ, *target[:2]):
+            return False
+        opened = {"X-Backend-Open-Expired": "true"}
+        found = self._head_current(environ, environ["PATH_INFO"], opened)
+        return found.headers.get(VERSION_ID, NULL) != NULL
+
+    def _refusal(self, environ: Environ, target: RequestedObject) -> WSGIApp | None:
+        """The answer of the auth system to a write that it forbids."""
+        check = environ.get(AUTHORIZE)
+        if check is None:
+            return None
+        request = Request(environ)
+        request.acl = self._containers.info(environ, *target[:2])["write_acl"]
+        refusal: WSGIApp | None = check(request)
+        return refusal
 
     def _leaves_null_marker(self, environ: Environ, target: RequestedObject) -> bool:
         """Whether a DELETE where versioning is not enabled leaves a delete marker, as in S3."""

@@ -186,9 +186,6 @@ def test_the_null_version_may_be_named_whatever_is_current(call: Caller, contain
         ("marker=o&version_marker=null", 2),
     ):
         assert versions(call, f"versions=null&{query}") == whole[left:]
-    update(call, removed("o", 3, stamp(2)), no_current("o", 2), restored("o", 4, "null"))
-    assert versions(call) == [*versions(call, "versions=null&end_marker=p"), "v 2*", "v 1"]
-    assert (versions(call)[0], listed(call)[0]) == ("o null*", "o 3 etag1")
 
 
 def test_new_metadata_of_a_version(call: Caller, container: str) -> None:
@@ -279,7 +276,6 @@ _rows = st.one_of(
     st.builds(lambda t: removed("o", t + 7, stamp(t)), _times),
     st.builds(lambda t: no_current("o", t), _times),
     st.builds(lambda t, to: restored("o", t + 0.25, stamp(to)), _times, _times),
-    st.builds(lambda t: restored("o", t + 0.25, "null"), _times),
 )
 
 

@@ -258,3 +258,18 @@ def test_replacement_does_not_depend_on_the_pieces(words: list[bytes], sizes: li
 @given(data=st.binary(max_size=50), sizes=st.lists(st.integers(1, 9)), count=st.integers(0, 60))
 def test_skipped_bytes(data: bytes, sizes: list[int], count: int) -> None:
     assert b"".join(skip_bytes(cut(data, sizes), count)) == data[count:]
+
+
+@pytest.mark.parametrize("newest", [0, 1, 2])
+def test_of_several_refusals_the_newest_counts(cluster: FakeCluster, newest: int) -> None:
+    """One replica knows a delete marker, the others an older removal."""
+    for number, device in enumerate(cluster.devices[:3]):
+        device.fault = 404
+        device.fault_headers = {"X-Backend-Timestamp": "0000000001.00000"}
+        if number == newest:
+            device.fault_headers = {
+                "X-Backend-Timestamp": "0000000002.00000",
+                "X-Backend-Version-Marker": "true",
+            }
+    answer = cluster.call("HEAD", "/v1/a/c/o", headers={"X-Newest": "true"})
+    assert (answer.status, answer.headers.get("x-backend-version-marker")) == (404, "true")

@@ -7,8 +7,11 @@ import pytest
 
 from martlet.http.call import call_app
 from martlet.http.environ import (
+    ANY_NULL,
+    AUTHORIZE,
     LISTING_IS_JSON,
     NULL_MARKER,
+    SPARES_VERSIONS,
     VERSION_REQUEST,
     Environ,
     StartResponse,
@@ -198,6 +201,35 @@ def test_reads_of_the_null_version(app: Application) -> None:
     assert answer.headers["X-Object-Version-Id"] == "null"
     call(app, "GET", f"{OBJECT}?version-id=null", None)
     assert app.seen.pop() == ("GET", {}, False)
+
+
+def test_s3_finds_the_null_version_whatever_is_current(app: Application) -> None:
+    call(app, "HEAD", f"{OBJECT}?version-id=null", environ={ANY_NULL: True})
+    assert app.seen.pop() == ("HEAD", {"X-Backend-Version-Id": "null-any"}, False)
+    call(app, "HEAD", f"{OBJECT}?version-id={ID}", environ={ANY_NULL: True})
+    assert app.seen.pop() == ("HEAD", {"X-Backend-Version-Id": ID}, True)
+    call(app, "HEAD", f"{OBJECT}?version-id=null", None, environ={ANY_NULL: True})
+    assert app.seen.pop() == ("HEAD", {}, False)
+
+
+@pytest.mark.parametrize(
+    ("newest", "status"),
+    [((200, ID), 404), ((404, ID), 404), ((200, "null"), 204), ((404, ""), 204)],
+)
+def test_s3_deletes_no_other_version_as_the_null_version(
+    app: Application, newest: tuple[int, str], status: int
+) -> None:
+    known = {"X-Backend-Version-Id": newest[1]} if newest[1] else {}
+    app.answers = [(newest[0], known), (204, {})]
+    answer = call(app, "DELETE", f"{OBJECT}?version-id=null", environ={SPARES_VERSIONS: True})
+    assert answer.status == status
+    assert [method for method, *_ in app.seen] == ["HEAD", "DELETE"][: 1 if status == 404 else 2]
+
+
+def test_a_client_without_rights_learns_nothing_of_the_null_version(app: Application) -> None:
+    app.answers = [(200, {"X-Backend-Version-Id": ID})]
+    denied = {SPARES_VERSIONS: True, AUTHORIZE: lambda request: Response(403)}
+    assert call(app, "DELETE", f"{OBJECT}?version-id=null", environ=denied).status == 403
 
 
 def test_removal_of_a_version_that_is_not_current(app: Application) -> None:
