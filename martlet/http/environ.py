@@ -136,6 +136,9 @@ ANY_NULL = "martlet.any_null"
 #: ``bool``. Written by s3api in a DELETE. Read by object_versioning. With the version id null, it
 #: leaves another version alone that is current: the answer is 404.
 SPARES_VERSIONS = "martlet.spares_versions"
+#: ``list[tuple[str, str]]``. Written by s3api. Read by the app. It adds the multipart uploads whose
+#: objects a PUT replaces: the quoted path ``/account/container/object``, and the upload's id.
+REPLACED_UPLOADS = "martlet.replaced_uploads"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
 #: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns
 #: the names to refuse, with reasons.

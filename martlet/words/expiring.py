@@ -8,6 +8,8 @@ name of each is the start of the day minus a number, both in Unix seconds.
 
 from __future__ import annotations
 
+from martlet.words.timestamp import Timestamp
+
 EXPIRER_ACCOUNT = ".expiring_objects"
 #: The time span of one container, seconds: a day.
 EXPIRER_DIVISOR = 86400
@@ -33,3 +35,8 @@ def is_task_container(start: int, divisor: int = EXPIRER_DIVISOR) -> bool:
 def task_name(delete_at: int, account: str, container: str, obj: str) -> str:
     """The name of the task that deletes an object at a time, Unix seconds."""
     return f"{delete_at:010d}-{account}/{container}/{obj}"
+
+
+def precise_task_name(delete_at: Timestamp, account: str, container: str, obj: str) -> str:
+    """The name of a task that deletes what was written before a time, fractions included."""
+    return f"{delete_at.normal}-{account}/{container}/{obj}"

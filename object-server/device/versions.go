@@ -261,6 +261,7 @@ func lengthen(w *rival, head *bundle.Record, chain *versions.Chain, change succe
 	if err := w.checkLock(m); err != nil {
 		return old, err
 	}
+	m.Versioned = true // by this write at the latest
 	old.state = State{Existed: true, Metadata: m}
 	if !chain.Doubts(v) { // else its large file stays until nothing is lost
 		old.large = record.LargeID

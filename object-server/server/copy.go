@@ -60,6 +60,7 @@ func (s *Server) putCopy(x *exchange) error {
 		return err
 	}
 	x.set("Etag", `"`+m.ETag+`"`)
+	x.describeReplaced(m, previous)
 	x.answerEmpty(http.StatusCreated)
 	return nil
 }

@@ -66,6 +66,7 @@ func (s *Server) put(x *exchange) error {
 	}
 	x.set("Etag", `"`+m.ETag+`"`)
 	x.describeVersion(&m, format.Timestamp{})
+	x.describeReplaced(&m, previous)
 	x.answerEmpty(http.StatusCreated)
 	return nil
 }

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from martlet.http.environ import REPLACED_UPLOADS
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response, http_date, http_error
@@ -39,6 +40,8 @@ from proxy.replicas.versions import rows_of_put
 
 # Bodies up to this size are sent in one message. A GET reads them as a whole before it answers.
 ONE_MESSAGE_BYTES_MAX = 64 * 1024
+
+_REPLACED_UPLOAD = "x-backend-replaced-upload"
 
 _SENTENCES = {
     422: "The Etag that was sent is not the MD5 of the body; nothing was stored.",
@@ -73,6 +76,7 @@ class Store(NamedTuple):
         if body is not None and "Etag" not in response.headers:
             # All answers were lost: at the second request, each device found its own write done.
             response.headers["Etag"] = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        self._tell_replaced(response.status, outcomes)
         told = told_by(outcomes)
         etag = response.headers.get("Etag")
         if len(told) < len(self.write.updates) and etag is not None:
@@ -80,6 +84,17 @@ class Store(NamedTuple):
         if have_known_rows(outcomes):
             self.write.row.send_known(outcomes, row_headers(self.write.headers))
         return response
+
+    def _tell_replaced(self, status: int, outcomes: list[Outcome]) -> None:
+        """Tell s3api the upload that this write replaced; one with status 202 replaces nothing.
+
+        All replicas that answer must agree: one may have kept it as an old version.
+        """
+        replaced: list[tuple[str, str]] | None = self.req.environ.get(REPLACED_UPLOADS)
+        if replaced is None or status != 201:
+            return
+        ids = {o.answer.headers.get(_REPLACED_UPLOAD) for o in outcomes if o.answer.status == 201}
+        replaced += [(self.write.request.path, found) for found in ids if found and len(ids) == 1]
 
     def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
         metadata = Headers(self.write.headers)

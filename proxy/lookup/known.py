@@ -3,15 +3,19 @@
 
 A filter sends a HEAD down the pipeline with a callable in its environ (`LOOK_UP`). The application
 calls it with a `Known` in place of serving the request. `proxy.middleware.subrequest` has the
-functions for filters.
+functions for filters. A filter can also leave deletions to the expirer in this way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from martlet.http.request import Request
+from martlet.words.timestamp import Timestamp
 from proxy.lookup.info import Info, account_info, container_info
 from proxy.lookup.usage import AccountUsage, Usage, account_usage, container_usage
 from proxy.replicas.core import Core
+from proxy.replicas.deletions import queue_deletions
 
 
 class Known:
@@ -38,3 +42,8 @@ class Known:
         info = container_info(self._core, self._req, self._account, self._container)
         policy = info["storage_policy"]
         return account_usage(self._core, self._req, self._account, self._container, policy)
+
+    def delete_later(self, names: Sequence[str], due: Timestamp) -> bool:
+        """Leave objects of the container to the expirer, as `queue_deletions` does."""
+        place = self._account, self._container
+        return queue_deletions(self._core, self._req.trans_id, place, names, due)

@@ -8,7 +8,7 @@ like a request of the client, unless the filter has already authorized it (``pre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
@@ -30,6 +30,7 @@ from martlet.http.environ import (
 )
 from martlet.http.headers import Headers, environ_key
 from martlet.words.names import str_to_wsgi
+from martlet.words.timestamp import Timestamp
 from proxy.lookup.info import Info, account_key, container_key, look_up
 from proxy.lookup.known import Known
 from proxy.lookup.usage import AccountUsage, Usage
@@ -221,6 +222,25 @@ def get_account_usage(
     """Return an account's usage, with ``container`` as it is now; None if it is unknown."""
     path = f"/v1/{account}/{container}"
     return _ask_proxy(environ, app, path, source, lambda known: known.account_usage())[0]
+
+
+def delete_later(
+    environ: Environ,
+    app: WSGIApp,
+    container: tuple[str, str],
+    names: Sequence[str],
+    due: Timestamp,
+    source: str,
+) -> bool:
+    """Leave objects to the expirer, without a check of rights; whether it has its tasks now.
+
+    :param container: account and container, text.
+    :param names: of the objects in it, text; not empty.
+    :param due: when they are deleted. A later write stays.
+    """
+    path = "/v1/" + "/".join(container)
+    queued, _ = _ask_proxy(environ, app, path, source, lambda k: k.delete_later(names, due))
+    return bool(queued)
 
 
 def _ask_proxy(

@@ -20,6 +20,7 @@ from martlet.http.environ import (
     KEYSTONE_IDENTITY,
     KEYSTONE_INFO,
     NULL_MARKER,
+    REPLACED_UPLOADS,
     S3_ACCESS,
     S3_AUTH_DETAILS,
     Environ,
@@ -147,6 +148,7 @@ class Call:
         }
         if not claim.is_anonymous:
             environ.setdefault(ACCESS_LOGGING, {}).setdefault("user_id", claim.access_key[:128])
+        environ.setdefault(REPLACED_UPLOADS, [])
         #: What the requests to the pipeline have in common.
         self.base = {k: v for k, v in environ.items() if is_shared(k) and k not in _OTHER_RIGHTS}
         self.base["swift.infocache"] = environ.setdefault("swift.infocache", {})

@@ -15,6 +15,7 @@ _AT_LEAST_ONE = (
     "max_upload_part_num",
     "allowable_clock_skew",
 )
+_AT_LEAST_ZERO = ("min_segment_size", "replaced_parts_delay")
 _LEAST_LOGGING_BYTES = 1024 * 1024
 
 
@@ -41,6 +42,12 @@ class S3Options:
     multi_delete_concurrency: int = option(128, "Objects of one request deleted in parallel")
     max_upload_part_num: int = option(
         1000, "The highest number of a part; not above max_manifest_segments of slo"
+    )
+    replaced_parts_delay: int = option(
+        600,
+        "How long parts of a multipart upload stay after its object was replaced, for clients that "
+        "still read it; the expirer deletes them",
+        "s",
     )
     min_segment_size: int = option(5242880, "The least size of a part but the last", "bytes")
     yield_frequency: float = option(
@@ -75,21 +82,25 @@ class S3Options:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        for name in _AT_LEAST_ZERO:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} may not be negative")
+        self._check_logging()
         if self.yield_frequency <= 0:
             raise ValueError("yield_frequency must be above 0")
-        if self.min_segment_size < 0:
-            raise ValueError("min_segment_size may not be negative")
         if self.bucket_namespace not in ("account", "cluster"):
             raise ValueError("bucket_namespace must be account or cluster")
         if any(origin.count("*") > 1 for origin in self.cors_preflight_allow_origin):
             raise ValueError("an origin of cors_preflight_allow_origin may have one * only")
         if self.website_domain and self.bucket_namespace != "cluster":
             raise ValueError("website_domain needs bucket_namespace = cluster")
+        if not self.location:
+            raise ValueError("location may not be empty")
+
+    def _check_logging(self) -> None:
         if self.logging_dir and not self.logging_dir.startswith("/"):
             raise ValueError("logging_dir must be an absolute path")
         if not 0 < self.logging_interval <= 86400:
             raise ValueError("logging_interval must be above 0 and at most 86400")
         if self.logging_bytes_max < _LEAST_LOGGING_BYTES:
             raise ValueError(f"logging_bytes_max must be at least {_LEAST_LOGGING_BYTES}")
-        if not self.location:
-            raise ValueError("location may not be empty")

@@ -39,6 +39,7 @@ from proxy.s3.null_version import name_null
 from proxy.s3.object_headers import check_unsupported
 from proxy.s3.operations import SLOW, Operation, is_copy, operation_of, subresource_of
 from proxy.s3.options import S3Options
+from proxy.s3.replaced_parts import drop_replaced_parts
 from proxy.s3.rows import MARK, split_row
 from proxy.s3.slow_answers import answer_in_time
 from proxy.s3.website import serve_page
@@ -139,9 +140,9 @@ class S3Api:
             call.base[S3_WRITE] = "Post" if call.is_form else "Copy"
         call.judge_as(access_of(call, subresource_of(call.params)))
         if chosen not in SLOW:
-            return with_lent(call, chosen)
+            return _carry_out(call, chosen)
         return answer_in_time(
-            lambda: with_lent(call, chosen),
+            lambda: _carry_out(call, chosen),
             self._options.yield_frequency,
             lambda error: self._refuse_late(call, _known(error)),
         )
@@ -197,6 +198,13 @@ class S3Api:
         if environ["REQUEST_METHOD"] == "GET" and _is_container(environ["PATH_INFO"]):
             return pass_listing(self._app, environ, start_response, MARK, split_row)
         return self._app(environ, start_response)
+
+
+def _carry_out(call: Call, operation: Operation) -> Response:
+    try:
+        return with_lent(call, operation)
+    finally:
+        drop_replaced_parts(call)
 
 
 def _known(error: Exception) -> S3Error:

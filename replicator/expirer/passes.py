@@ -22,15 +22,19 @@ from replicator.expirer.queue import Queue, QueueError, Row
 from replicator.expirer.tasks import (
     End,
     Task,
+    UploadPart,
     due_containers,
     end_of,
     gets_no_more_tasks,
     is_due,
     parse_task,
+    part_of,
     share_of,
 )
 from replicator.pace import Pace
 from storage.concurrency import for_each
+
+_UPLOAD_ID = "x-object-sysmeta-s3api-upload-id"
 
 #: Tasks that are deleted in parallel before their rows are removed together.
 BATCH = 200
@@ -194,6 +198,9 @@ class Expirer:
         First the newest replica is asked, because a replica may have missed a later PUT or POST.
         Its tombstone, of the old time, would win over a write from before that time.
         """
+        part = part_of(task)
+        if part is not None and (status := self._status_of_use(part)) != 404:
+            return status
         path = quote_path(f"/v1/{task.account}/{task.container}/{task.obj}")
         if not task.is_async:
             # The link itself, not its target.
@@ -207,6 +214,18 @@ class Expirer:
         response = self._client.request("DELETE", path, task.headers)
         response.close()
         return response.status
+
+    def _status_of_use(self, part: UploadPart) -> int:
+        """409 if the object of the upload is there and needs the part, 404 if not; 5xx: unknown.
+
+        A completion that was sent twice may have brought it back after it was replaced.
+        """
+        path = quote_path(f"/v1/{part.account}/{part.bucket}/{part.key}")
+        found = self._client.request("HEAD", f"{path}?symlink=get", {"X-Newest": "true"})
+        found.close()
+        if found.status // 100 != 2:
+            return found.status
+        return 409 if found.headers.get(_UPLOAD_ID) == part.upload_id else 404
 
     def _report(self) -> None:
         now = time.monotonic()

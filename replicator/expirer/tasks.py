@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from martlet.words.expiring import ASYNC_DELETE_TYPE, EXPIRER_CONTAINERS_PER_DIVISOR
 from martlet.words.names import split_path
@@ -20,6 +20,7 @@ from martlet.words.timestamp import Timestamp
 from replicator.expirer.options import Delays
 
 _CLEANS_QUEUE = "X-Backend-Clean-Expiring-Object-Queue"
+_SEGMENTS = "+segments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,25 @@ class Task:
         if not self.is_async:
             headers |= {"X-If-Delete-At": self.due.normal, _CLEANS_QUEUE: "no"}
         return headers
+
+
+class UploadPart(NamedTuple):
+    """The upload of the S3 API that an object is a part of, and where its object would be."""
+
+    account: str
+    bucket: str
+    key: str
+    upload_id: str
+
+
+def part_of(task: Task) -> UploadPart | None:
+    """The upload to which the object of an asynchronous task belongs, by its name; None: none."""
+    key, _, rest = task.obj.rpartition("/")
+    key, _, upload_id = key.rpartition("/")
+    is_part = key and upload_id and rest.isascii() and rest.isdecimal()
+    if not (task.is_async and is_part and task.container.endswith(_SEGMENTS)):
+        return None
+    return UploadPart(task.account, task.container.removesuffix(_SEGMENTS), key, upload_id)
 
 
 class End(Enum):

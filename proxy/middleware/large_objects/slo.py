@@ -4,7 +4,8 @@
     PUT    ?multipart-manifest=put     store a manifest (``slo_upload``)
     GET                                the whole, or a range or part of it (``slo_download``)
     GET    ?multipart-manifest=get     the manifest itself; &format=raw: in the form of a PUT
-    DELETE ?multipart-manifest=delete  the segments, then the manifest (``slo_delete``)
+    DELETE ?multipart-manifest=delete  the segments, then the manifest (``slo_delete``); &async=on:
+                                       the manifest, the expirer the rest (``slo_async_delete``)
 
 Listings show the size of the whole object, and its ETag beside the manifest's. Place the filter
 right of copy and of the quotas, left of dlo; see doc/large-objects.md.
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from martlet.conf.options import warn_once
-from martlet.filters.filter_options import load_filter_options, where
+from martlet.conf.options import is_true
+from martlet.filters.filter_options import load_filter_options
 from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.response import HTTPException, error_response
 from martlet.words.names import split_path
 from proxy.info_registry import register_info
 from proxy.middleware.large_objects.row_etag import Row, join_row_etag, pass_listing, split_row_etag
+from proxy.middleware.large_objects.slo_async_delete import SloAsyncDelete
 from proxy.middleware.large_objects.slo_delete import SloDelete
 from proxy.middleware.large_objects.slo_download import SloDownload
 from proxy.middleware.large_objects.slo_options import SloOptions
@@ -41,6 +43,7 @@ class Slo:
         self._download = SloDownload(app, options)
         self._upload = SloUpload(app, self, options)
         self._delete = SloDelete(app, options)
+        self._delete_later = SloAsyncDelete(app) if options.allow_async_delete else self._delete
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve requests for objects and GETs of containers; pass other requests on."""
@@ -69,7 +72,9 @@ class Slo:
             if "HTTP_X_STATIC_LARGE_OBJECT" in environ:
                 return error_response(400, _RESERVED)(environ, start_response)
         if method == "DELETE" and parameter(environ, "multipart-manifest") == "delete":
-            return self._delete(environ, start_response)
+            is_async = is_true(parameter(environ, "async"))
+            delete = self._delete_later if is_async else self._delete
+            return delete(environ, start_response)
         return self._app(environ, start_response)
 
 
@@ -85,9 +90,6 @@ def _show(row: Row) -> None:
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[WSGIApp], Slo]:
     """PasteDeploy's entry point."""
     options = load_filter_options(SloOptions, "slo", global_conf, local_conf)
-    if options.allow_async_delete:
-        section = where("slo", global_conf)
-        warn_once(f"{section}: allow_async_delete has no effect here: each DELETE is immediate")
     register_info(
         "slo",
         max_manifest_segments=options.max_manifest_segments,
@@ -95,6 +97,6 @@ def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[
         yield_frequency=options.yield_frequency,
         # Always 1; older clients read it.
         min_segment_size=1,
-        allow_async_delete=False,
+        allow_async_delete=options.allow_async_delete,
     )
     return lambda app: Slo(app, options)

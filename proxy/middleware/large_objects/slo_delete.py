@@ -28,7 +28,7 @@ from proxy.middleware.subrequest import close_body, read_body, sub_environ
 _MANIFESTS_FULL_MAX = 10
 
 
-class _Unreadable(Exception):
+class UnreadableManifest(Exception):
     """A manifest cannot be read; nothing more is deleted."""
 
     def __init__(self, name: str, reason: str) -> None:
@@ -36,14 +36,14 @@ class _Unreadable(Exception):
         self.name = name
 
 
-class _NotLarge(_Unreadable):
+class NotLarge(UnreadableManifest):
     """The object is not a static large object, or a symlink to one."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "Not an SLO manifest")
 
 
-class _DoomedManifest(NamedTuple):
+class DoomedManifest(NamedTuple):
     """The manifest to delete: text paths ``/version/account`` and ``/container/object``.
 
     :param version_query: the part of the query that selects a version.
@@ -73,10 +73,10 @@ class SloDelete:
     def _work(self, environ: Environ, deletion: Deletion) -> Work:
         """:raises HTTPException: 400 too many segments; 412 an invalid name."""
         report = deletion.report
-        doomed = _doomed_manifest(environ)
+        doomed = doomed_manifest(environ)
         try:
             segments, manifests, missing = self._collect(environ, doomed)
-        except _Unreadable as error:
+        except UnreadableManifest as error:
             report.status = 400
             report.failures.append((quote(error.name), str(error)))
             return
@@ -90,13 +90,13 @@ class SloDelete:
             yield from deletion.run([Doomed(str_to_wsgi(name), query)])
 
     def _collect(
-        self, environ: Environ, doomed: _DoomedManifest
+        self, environ: Environ, doomed: DoomedManifest
     ) -> tuple[list[str], list[str], int]:
         """Return segments, manifests (inner ones first), and the count of missing manifests.
 
-        :raises _Unreadable: a manifest is damaged or forbidden, or the object is not a manifest.
+        :raises UnreadableManifest: a manifest is damaged or forbidden, or the object is none.
         """
-        top = self._load(environ, doomed.base, doomed.name, doomed.version_query)
+        top = load_manifest(self._app, environ, *doomed)
         if top is None:
             return [], [], 1
         segments: dict[str, None] = {}
@@ -113,8 +113,8 @@ class SloDelete:
                     segments[entry.name] = None
                     continue
                 try:
-                    within = self._load(environ, doomed.base, entry.name)
-                except _NotLarge:
+                    within = load_manifest(self._app, environ, doomed.base, entry.name)
+                except NotLarge:
                     segments[entry.name] = None  # delete the symlink, keep its target
                     continue
                 if within is None:
@@ -124,36 +124,12 @@ class SloDelete:
                     waiting.append(within)
         return list(segments), list(reversed(manifests)), missing
 
-    def _load(
-        self, environ: Environ, base: str, name: str, version_query: str = ""
-    ) -> list[Entry] | None:
-        """Return the entries of a manifest, None if it does not exist.
 
-        :raises _Unreadable: it cannot be read; _NotLarge: it is not a manifest.
-        """
-        query = f"{AS_STORED}&symlink=get"
-        if version_query:
-            query += f"&{version_query}"
-        request = sub_environ(environ, "GET", str_to_wsgi(base + name), "SLO", query=query)
-        status, header_list, body = call_app(self._app, request)
-        if status[:1] == "2" and not is_slo(Headers(header_list)):
-            close_body(body)  # unread: it may be large
-            raise _NotLarge(name)
-        text = read_body(body)
-        number = int(status[:3])
-        if number == 404:
-            return None
-        if number in (401, 403):
-            raise _Unreadable(name, STATUS_LINES[number])
-        if not 200 <= number < 300:
-            raise _Unreadable(name, "Unable to load SLO manifest or segment.")
-        try:
-            return load_entries(text)
-        except ManifestError:
-            raise _Unreadable(name, "Unable to load SLO manifest") from None
+def doomed_manifest(environ: Environ) -> DoomedManifest:
+    """The manifest that a request deletes.
 
-
-def _doomed_manifest(environ: Environ) -> _DoomedManifest:
+    :raises HTTPException: (412) its name is no text.
+    """
     try:
         path = check_text(wsgi_to_str(environ["PATH_INFO"]))
     except BadNameError:
@@ -161,4 +137,33 @@ def _doomed_manifest(environ: Environ) -> _DoomedManifest:
     version, account, container, obj = split_path(path, 4, 4, True)
     pairs = environ.get("QUERY_STRING", "").split("&")
     version_query = "&".join(pair for pair in pairs if pair.startswith("version-id="))
-    return _DoomedManifest(f"/{version}/{account}", f"/{container}/{obj}", version_query)
+    return DoomedManifest(f"/{version}/{account}", f"/{container}/{obj}", version_query)
+
+
+def load_manifest(
+    app: WSGIApp, environ: Environ, base: str, name: str, version_query: str = ""
+) -> list[Entry] | None:
+    """Return the entries of a manifest, None if it does not exist.
+
+    :raises UnreadableManifest: it cannot be read; NotLarge: it is not a manifest.
+    """
+    query = f"{AS_STORED}&symlink=get"
+    if version_query:
+        query += f"&{version_query}"
+    request = sub_environ(environ, "GET", str_to_wsgi(base + name), "SLO", query=query)
+    status, header_list, body = call_app(app, request)
+    if status[:1] == "2" and not is_slo(Headers(header_list)):
+        close_body(body)  # unread: it may be large
+        raise NotLarge(name)
+    text = read_body(body)
+    number = int(status[:3])
+    if number == 404:
+        return None
+    if number in (401, 403):
+        raise UnreadableManifest(name, STATUS_LINES[number])
+    if not 200 <= number < 300:
+        raise UnreadableManifest(name, "Unable to load SLO manifest or segment.")
+    try:
+        return load_entries(text)
+    except ManifestError:
+        raise UnreadableManifest(name, "Unable to load SLO manifest") from None

@@ -39,7 +39,7 @@ class SloOptions:
     concurrency: int = option(2, "Segments that one PUT checks in parallel", "count")
     delete_concurrency: int = option(128, "Objects that one DELETE deletes in parallel", "count")
     allow_async_delete: bool = option(
-        False, "Leave the segments of a DELETE to the object expirer; only false has an effect"
+        True, "Leave the segments of a DELETE with async=on to the object expirer"
     )
 
     def __post_init__(self) -> None:

@@ -40,6 +40,7 @@ class Stored:
     time: Timestamp
     delete_at: int | None = None
     is_there: bool = True
+    upload: str = ""  # the id of the multipart upload that it was
 
 
 @dataclass
@@ -95,6 +96,8 @@ class Cluster:
             return self._of_queue(req, path)(environ, start_response)
         known = self.objects.get(path)
         headers = {"X-Timestamp": known.time.normal} if known is not None else {}
+        if known is not None and known.upload:
+            headers["X-Object-Sysmeta-S3api-Upload-Id"] = known.upload
         return Response(self._delete(req, path), headers)(environ, start_response)
 
     def _delete(self, req: Request, path: str) -> int:
@@ -267,6 +270,37 @@ def test_an_asynchronous_deletion_needs_no_time_at_the_object(cluster: Cluster) 
     assert (found["deleted"], found["gone"]) == (1, 1)
     assert cluster.there == set()
     assert cluster.tasks == []
+
+
+@pytest.mark.parametrize(("upload", "kept"), [("ID", True), ("OTHER", False), ("", False)])
+def test_parts_that_their_object_needs_stay(cluster: Cluster, upload: str, kept: bool) -> None:
+    """A completion that was sent twice may have brought back the object that was replaced."""
+    parts = [f"/a/b+segments/the/key/ID/{number}" for number in range(1, 4)]
+    others = ["/a/b+segments/the/key/ID", "/a/b+segments/1", "/a/c/the/key/ID/1"]
+    container = task_container(b"", START + 50)
+    for path in parts + others:
+        cluster.objects[path] = Stored(Timestamp(START))
+        row = task_name(START + 50, *path[1:].split("/", 2))
+        cluster.queue.setdefault(container, {})[row] = Timestamp(START), ASYNC_DELETE_TYPE
+    if upload:
+        cluster.objects["/a/b/the/key"] = Stored(Timestamp(START + 60), None, True, upload)
+    found = figures(expirer(cluster).run_once())
+    there = {path for path, stored in cluster.objects.items() if stored.is_there}
+    assert there - {"/a/b/the/key"} == (set(parts) if kept else set())
+    assert (found["deleted"], found.get("gone", 0)) == ((3, 3) if kept else (6, 0))
+    assert cluster.tasks == []
+
+
+def test_parts_wait_while_it_is_not_known_whether_they_are_needed(cluster: Cluster) -> None:
+    cluster.objects["/a/b+segments/k/ID/1"] = Stored(Timestamp(START))
+    row = task_name(START + 50, "a", "b+segments", "k/ID/1")
+    cluster.queue[task_container(b"", START + 50)] = {row: (Timestamp(START), ASYNC_DELETE_TYPE)}
+    original = cluster._delete
+    cluster._delete = lambda req, path: 503  # type: ignore[method-assign]
+    assert figures(expirer(cluster).run_once())["failed"] == 1
+    assert cluster.requests[-1] == ("HEAD", "/a/b/k")
+    cluster._delete = original  # type: ignore[method-assign]
+    assert figures(expirer(cluster).run_once())["deleted"] == 1
 
 
 def test_a_delayed_object_stays(cluster: Cluster) -> None:

@@ -391,9 +391,9 @@ def test_info_and_options() -> None:
         "max_manifest_size": 8388608,
         "yield_frequency": 10,
         "min_segment_size": 1,
-        "allow_async_delete": False,
+        "allow_async_delete": True,
     }
-    filter_factory({}, allow_async_delete="yes")  # the default of Swift's
+    filter_factory({}, allow_async_delete="no")
     assert collect_info()["slo"]["allow_async_delete"] is False
     with pytest.raises(ConfigError, match="concurrency"):
         filter_factory({}, concurrency="0")

@@ -1,0 +1,44 @@
+package server
+
+import "testing"
+
+// A PUT tells that it has replaced an object that was an upload, unless versions may keep it.
+func TestReplacedUploads(t *testing.T) {
+	f := newVersionsFixture(t)
+	put := func(n int, wantReplaced string, headers ...string) {
+		t.Helper()
+		got := f.send(201, "PUT", "x", n, headers...)
+		if id := got.header.Get(replacedUploadHeader); id != wantReplaced {
+			t.Fatalf("the PUT at %d has replaced %q, want %q", n, id, wantReplaced)
+		}
+	}
+	put(1, "")
+	put(2, "", uploadIDName, "one")
+	put(3, "", uploadIDName, "one") // the same parts
+	put(4, "one", uploadIDName, "two")
+	f.send(409, "PUT", "x", 3)
+	put(5, "two")
+	put(6, "")
+	put(7, "", uploadIDName, "three")
+	f.send(204, "DELETE", "", 8)
+	put(9, "")
+
+	put(10, "", uploadIDName, "four")
+	f.putVersion(11, "version")
+	put(12, "") // the null version is kept
+	put(13, "", uploadIDName, "five")
+	put(14, "") // another replica may have a version between them
+}
+
+func TestACopyTellsTheReplacedUpload(t *testing.T) {
+	f := newVersionsFixture(t)
+	source := f.do("PUT", objectPath+"-source", "x", "X-Timestamp", moment(1), "Content-Type", "text/plain")
+	if source.status != 201 {
+		t.Fatal(source.status)
+	}
+	f.send(201, "PUT", "y", 2, uploadIDName, "one")
+	got := f.send(201, "PUT", "", 3, copyFromHeader, "/7/AUTH_a/c/o-source", "Etag", source.header.Get("Etag"))
+	if id := got.header.Get(replacedUploadHeader); id != "one" {
+		t.Errorf("the copy has replaced %q", id)
+	}
+}

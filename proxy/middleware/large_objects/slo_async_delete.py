@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DELETE of a static large object whose segments are left to the expirer.
+
+The segments get their tasks first, and the manifest goes after them. So an interrupted DELETE can
+be repeated. What is written to the name of a segment after the DELETE stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from martlet.http.environ import AUTHORIZE, Environ, StartResponse, WSGIApp
+from martlet.http.request import Request
+from martlet.http.response import HTTPException, http_error
+from martlet.words.names import split_path
+from martlet.words.timestamp import Timestamp
+from proxy.middleware.large_objects.slo_delete import (
+    UnreadableManifest,
+    doomed_manifest,
+    load_manifest,
+)
+from proxy.middleware.subrequest import delete_later, get_container_info
+
+_NAMES_MAX = 1000  # of one request to the queue
+
+
+class SloAsyncDelete:
+    """Serves ``DELETE ?multipart-manifest=delete&async=on``."""
+
+    def __init__(self, app: WSGIApp) -> None:
+        self._app = app
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """The answer is that of the DELETE of the manifest; 400, 403 or 503 if it is not tried."""
+        try:
+            refusal = self._leave_segments(environ)
+        except HTTPException as error:
+            refusal = error.response
+        return (refusal or self._app)(environ, start_response)
+
+    def _leave_segments(self, environ: Environ) -> WSGIApp | None:
+        """Have the segments deleted.
+
+        :returns: the refusal of the auth system, None without one.
+        :raises HTTPException: 400 the object is no manifest, or one with segments in several
+            containers or that are large objects; 412 an invalid name; 503 the queue takes nothing.
+        """
+        doomed = doomed_manifest(environ)
+        try:
+            entries = load_manifest(self._app, environ, *doomed)
+        except UnreadableManifest as error:
+            raise http_error(400, f"{error.name}: {error}") from None
+        segments = [entry for entry in entries or [] if entry.data is None]
+        if not segments:
+            return None
+        if any(entry.is_large for entry in segments):
+            raise http_error(400, "No segments may be large objects.")
+        places = [split_path(entry.name, 2, 2, True) for entry in segments]
+        containers = sorted({str(container) for container, _ in places})
+        if len(containers) > 1:
+            found = ", ".join(f'"{name}"' for name in containers)
+            text = f"All segments must be in one container. Found segments in {found}"
+            raise http_error(400, text)
+        account, own = doomed.base.rpartition("/")[2], doomed.name.split("/")[1]
+        for container in {own, containers[0]}:
+            if (refusal := self._refusal(environ, account, container)) is not None:
+                return refusal
+        names = list(dict.fromkeys(str(name) for _, name in places))
+        self._queue(environ, (account, containers[0]), names)
+        return None
+
+    def _refusal(self, environ: Environ, account: str, container: str) -> WSGIApp | None:
+        """The answer of the auth system to a client that may not write to the container."""
+        check = environ.get(AUTHORIZE)
+        if check is None:
+            return None
+        info = get_container_info(environ, self._app, account, container, "SLO")
+        request = Request(environ)
+        request.acl = info.get("write_acl")
+        try:
+            refusal: WSGIApp | None = check(request)
+        finally:
+            request.acl = None
+        return refusal
+
+    def _queue(self, environ: Environ, container: tuple[str, str], names: list[str]) -> None:
+        due = Timestamp.now()
+        for start in range(0, len(names), _NAMES_MAX):
+            some = names[start : start + _NAMES_MAX]
+            if not delete_later(environ, self._app, container, some, due, "SLO"):
+                raise http_error(503)

@@ -1,0 +1,203 @@
+"""The parts of a multipart upload whose object is replaced: the expirer deletes them."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from expirer_pass import expire
+from other_proxy import OtherProxy
+from running_cluster import RunningCluster, await_true
+from s3_client import s3_client
+from swift_api import Account
+
+from cluster.confs import PIPELINE
+
+_numbers = itertools.count(1)
+SECTION = {"use": "egg:martlet#s3api", "min_segment_size": "1", "replaced_parts_delay": "0"}
+
+
+@pytest.fixture(scope="module")
+def s3(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client of a proxy that has replaced parts deleted at once, and takes small ones."""
+    directory = tmp_path_factory.mktemp("proxy")
+    with OtherProxy(cluster, directory, PIPELINE, {"filter:s3api": SECTION}, workers=1) as proxy:
+        yield s3_client(proxy.port)
+
+
+@pytest.fixture
+def bucket(s3: Any) -> str:
+    name = f"replaced-{next(_numbers)}-{os.getpid()}"
+    s3.create_bucket(Bucket=name)
+    return name
+
+
+def upload(s3: Any, bucket: str, key: str = "k", *bodies: bytes) -> str:
+    """Write an object of two parts, or of the parts ``bodies``; return the upload's id."""
+    target = {"Bucket": bucket, "Key": key}
+    target["UploadId"] = s3.create_multipart_upload(**target)["UploadId"]
+    parts = []
+    for number, body in enumerate(bodies or (b"one", b"two"), 1):
+        etag = s3.upload_part(**target, PartNumber=number, Body=body)["ETag"]
+        parts.append({"PartNumber": number, "ETag": etag})
+    s3.complete_multipart_upload(**target, MultipartUpload={"Parts": parts})
+    return target["UploadId"]
+
+
+def parts_in(account: Account, bucket: str) -> list[str]:
+    return account.call("GET", f"{bucket}+segments").lines
+
+
+def await_parts(cluster: RunningCluster, account: Account, bucket: str, names: list[str]) -> None:
+    """Run passes until these parts are left."""
+
+    def is_done() -> bool:
+        expire(cluster)
+        return parts_in(account, bucket) == names
+
+    await_true(is_done, f"the parts {names}")
+
+
+def put(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Body=b"new")
+
+
+def put_copy(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="source", Body=b"new")
+    s3.copy_object(Bucket=bucket, Key="k", CopySource=f"{bucket}/source")
+
+
+def copy_itself(s3: Any, bucket: str) -> None:
+    copied = {"MetadataDirective": "REPLACE", "Metadata": {"a": "b"}}
+    s3.copy_object(Bucket=bucket, Key="k", CopySource=f"{bucket}/k", **copied)
+
+
+def put_form(s3: Any, bucket: str) -> None:
+    form = s3.generate_presigned_post(bucket, "k")
+    sent = requests.post(form["url"], data=form["fields"], files={"file": b"new"}, timeout=60)
+    assert sent.status_code == 204, sent.text
+
+
+def extract(s3: Any, bucket: str) -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        member = tarfile.TarInfo("k")
+        member.size = 3
+        tar.addfile(member, io.BytesIO(b"new"))
+
+    def ask(params: dict[str, Any], **_: Any) -> None:
+        params["headers"]["X-Amz-Meta-Snowball-Auto-Extract"] = "true"
+
+    event = "before-call.s3.PutObject"
+    s3.meta.events.register(event, ask)
+    try:
+        s3.put_object(Bucket=bucket, Key="a.tar", Body=archive.getvalue())
+    finally:
+        s3.meta.events.unregister(event, ask)
+
+
+def put_on_condition(s3: Any, bucket: str) -> None:
+    etag = s3.head_object(Bucket=bucket, Key="k")["ETag"]
+    s3.put_object(Bucket=bucket, Key="k", Body=b"new", IfMatch=etag)
+
+
+def put_streamed(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Body=os.urandom(200_000), ChecksumAlgorithm="SHA256")
+
+
+@pytest.mark.parametrize(
+    "replace", [put, put_copy, copy_itself, put_form, extract, put_on_condition, put_streamed]
+)
+def test_the_parts_of_a_replaced_upload_are_deleted(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str, replace: Any
+) -> None:
+    upload(s3, bucket)
+    kept = upload(s3, bucket, "other")
+    replace(s3, bucket)
+    await_parts(cluster, account, bucket, [f"other/{kept}/1", f"other/{kept}/2"])
+    read = s3.get_object(Bucket=bucket, Key="k")["Body"].read()
+    if replace is copy_itself:
+        assert read == b"onetwo"
+    elif replace is not put_streamed:
+        assert read == b"new"
+    assert s3.get_object(Bucket=bucket, Key="other")["Body"].read() == b"onetwo"
+
+
+def test_an_upload_replaces_another(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    key = "ö/ä b%20/1"
+    upload(s3, bucket, key)
+    second = upload(s3, bucket, key, b"1", b"2", b"3")
+    await_parts(cluster, account, bucket, [f"{key}/{second}/{n}" for n in (1, 2, 3)])
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == b"123"
+
+
+def test_versions_keep_their_parts(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    """Also the null version that suspended versioning replaces: a replica may have kept it."""
+    used = [upload(s3, bucket)]
+    for status in ("Enabled", "Suspended"):
+        state = {"Status": status}
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=state)
+        used.append(upload(s3, bucket))
+        put(s3, bucket)
+    upload(s3, bucket, "end")
+    assert "gone" not in expire(cluster)
+    parts = {f"k/{one}/{number}" for one in used for number in (1, 2)}
+    assert parts <= set(parts_in(account, bucket))
+    bodies = [
+        s3.get_object(Bucket=bucket, Key="k", VersionId=row["VersionId"])["Body"].read()
+        for row in s3.list_object_versions(Bucket=bucket, Prefix="k")["Versions"]
+    ]
+    assert bodies == [b"new", b"new", b"onetwo", b"onetwo"]
+
+
+def test_old_manifests_of_another_container_keep_their_parts(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    """Swift's X-Versions-Location keeps the manifest that is replaced."""
+    assert account.call("PUT", f"{bucket}-old").status == 201
+    headers = {"X-Versions-Location": f"{bucket}-old"}
+    port = urlsplit(s3.meta.endpoint_url).port
+    assert port is not None
+    by_this_proxy = Account.with_token(port, account.token, account.path)
+    assert by_this_proxy.call("POST", bucket, headers=headers).status == 204
+    by_this_proxy.close()
+    used = upload(s3, bucket)
+    put(s3, bucket)
+    expire(cluster)
+    assert parts_in(account, bucket) == [f"k/{used}/1", f"k/{used}/2"]
+    (old,) = account.call("GET", f"{bucket}-old").lines
+    assert account.call("GET", f"{bucket}-old", old).body == b"onetwo"
+
+
+def test_what_is_read_meanwhile_stays_for_a_time(
+    cluster: RunningCluster, account: Account, bucket: str, s3: Any, tmp_path: Path
+) -> None:
+    section = {**SECTION, "replaced_parts_delay": "600"}
+    with OtherProxy(cluster, tmp_path, PIPELINE, {"filter:s3api": section}, workers=1) as proxy:
+        client = s3_client(proxy.port)
+        used = upload(client, bucket)
+        put(client, bucket)
+    expire(cluster)
+    assert parts_in(account, bucket) == [f"k/{used}/1", f"k/{used}/2"]
+
+
+def test_swifts_api_keeps_segments(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    """A write through Swift's API deletes none, and neither do writes over its own objects."""
+    used = upload(s3, bucket)
+    assert account.call("PUT", bucket, "k", body=b"new").status == 201
+    expire(cluster)
+    assert parts_in(account, bucket) == [f"k/{used}/1", f"k/{used}/2"]

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is left to the expirer: the tasks, and the uploads that a PUT has replaced."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+
+from martlet.http.environ import REPLACED_UPLOADS
+from martlet.http.request import Request
+from martlet.words.expiring import task_container
+from martlet.words.timestamp import Timestamp
+from proxy.middleware.subrequest import delete_later
+
+DUE = Timestamp("1800000000.25000")
+NAMES = ["ä b/1", "ä b/2"]
+
+
+def queue(cluster: FakeCluster) -> bool:
+    environ = Request.blank("/v1/a/c/o", "PUT", {}).environ
+    return delete_later(environ, cluster.app, ("a", "c+segments"), NAMES, DUE, "S3")
+
+
+def answer_updates(cluster: FakeCluster, *statuses: int) -> None:
+    for device, status in zip(cluster.devices, statuses, strict=False):
+        device.fault = lambda seen, status=status: status if seen.method == "UPDATE" else None
+
+
+def updates(cluster: FakeCluster) -> list[Any]:
+    return [one for device in cluster.devices for one in device.seen if one.method == "UPDATE"]
+
+
+def test_each_replica_of_the_queue_gets_all_tasks(cluster: FakeCluster) -> None:
+    answer_updates(cluster, 202, 202, 202)
+    assert queue(cluster)
+    digest = cluster.app.core.rings.hash_path.digest("a", "c+segments", NAMES[0])
+    sent = updates(cluster)
+    assert len(sent) == 3
+    for one in sent:
+        assert one.path.endswith(f"/.expiring_objects/{task_container(digest, int(DUE))}")
+        assert one.headers["x-backend-storage-policy-index"] == "0"
+        rows = json.loads(one.body)
+        assert [row["name"] for row in rows] == [
+            f"1800000000.25000-a/c+segments/{n}" for n in NAMES
+        ]
+        assert {row["content_type"] for row in rows} == {"application/async-deleted"}
+        assert {row["deleted"] for row in rows} == {0}
+
+
+@pytest.mark.parametrize(("statuses", "queued"), [((503, 507, 202), True), ((503,) * 3, False)])
+def test_one_replica_suffices(
+    cluster: FakeCluster, statuses: tuple[int, ...], queued: bool
+) -> None:
+    answer_updates(cluster, *statuses)
+    assert queue(cluster) == queued
+
+
+@pytest.mark.parametrize(
+    ("told", "replaced"),
+    [
+        (["one"] * 3, [("/a/c/%C3%A4", "one")]),
+        (["one", "one", ""], []),  # it may be an old version there
+        (["one", "two", "one"], []),
+        ([""] * 3, []),
+    ],
+)
+def test_an_upload_is_replaced_if_all_replicas_say_so(
+    cluster: FakeCluster, told: list[str], replaced: list[tuple[str, str]]
+) -> None:
+    for device, upload in zip(cluster.devices, told, strict=False):
+        device.more_headers = {"X-Backend-Replaced-Upload": upload} if upload else {}
+    for body in (b"small", b"x" * 100_000):
+        found: list[tuple[str, str]] = []
+        answer = cluster.call("PUT", "/v1/a/c/ä", body, **{REPLACED_UPLOADS: found})
+        assert answer.status == 201
+        assert found == replaced
+        assert "x-backend-replaced-upload" not in answer.headers
+    assert cluster.call("PUT", "/v1/a/c/ä", b"by Swift's API").status == 201
+
+
+def test_a_write_that_lost_has_replaced_nothing(cluster: FakeCluster) -> None:
+    cluster.call("PUT", "/v1/a/c/o", b"later")
+    for device in cluster.devices:
+        device.more_headers = {"X-Backend-Replaced-Upload": "one"}
+    found: list[tuple[str, str]] = []
+    old = {"X-Timestamp": "1.0"}
+    assert cluster.call("PUT", "/v1/a/c/o", b"x", old, **{REPLACED_UPLOADS: found}).status == 202
+    assert found == []
