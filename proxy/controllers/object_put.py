@@ -14,6 +14,7 @@ all replicas.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -88,13 +89,17 @@ class Store(NamedTuple):
     def _tell_replaced(self, status: int, outcomes: list[Outcome]) -> None:
         """Tell s3api the upload that this write replaced; one with status 202 replaces nothing.
 
-        All replicas that answer must agree: one may have kept it as an old version.
+        Most of the primaries that answer must agree. One that has missed writes may have replaced
+        another upload, and a hand-off has replaced nothing.
         """
         replaced: list[tuple[str, str]] | None = self.req.environ.get(REPLACED_UPLOADS)
         if replaced is None or status != 201:
             return
-        ids = {o.answer.headers.get(_REPLACED_UPLOAD) for o in outcomes if o.answer.status == 201}
-        replaced += [(self.write.request.path, found) for found in ids if found and len(ids) == 1]
+        primaries = self.write.nodes.primaries
+        own = [o.answer for o in outcomes if o.answer.status == 201 and o.node in primaries]
+        counts = Counter(answer.headers.get(_REPLACED_UPLOAD) for answer in own)
+        path = self.write.request.path
+        replaced += [(path, name) for name, n in counts.items() if name and 2 * n > len(own)]
 
     def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
         metadata = Headers(self.write.headers)
