@@ -71,7 +71,9 @@ func newest(b *bundle.Bundle, hash format.Hash, readHead readName, read readVers
 			if isDoubtful {
 				return nil, nil, doubted(chain.Latest())
 			}
-			return nil, nil, &NotFoundError{Tombstone: chain.Latest()}
+			// The removal of a version with an id says nothing about others, which this replica may have missed.
+			null, _ := chain.Null()
+			return nil, nil, &NotFoundError{Tombstone: null}
 		}
 		buffer.Free()
 		found, buffer, err := read(hash, newest)

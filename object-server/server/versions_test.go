@@ -467,3 +467,28 @@ func TestBadVersionHeaders(t *testing.T) {
 	}
 	f.wantCurrent("two", moment(2))
 }
+
+// A replica that has missed a version, and knows only that another one was removed, does not say that the name was deleted.
+func TestTheRemovalOfAVersionIsNoTombstoneOfTheName(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.send(404, "DELETE", "", 9, versionHeader, moment(1))
+	for _, id := range []string{"", "null", moment(2)} {
+		for _, method := range []string{"GET", "HEAD", "POST"} {
+			headers := []string{"X-Timestamp", moment(12)}
+			if id != "" {
+				headers = append(headers, versionHeader, id)
+			}
+			got := f.do(method, objectPath, "", headers...)
+			if got.status != 404 || got.header.Get(timestampHeader) != "" {
+				t.Errorf("%s of %q: %d %v", method, id, got.status, got.header)
+			}
+		}
+	}
+	if got := f.do("HEAD", objectPath, "", versionHeader, moment(1)); got.header.Get(timestampHeader) != moment(9) {
+		t.Errorf("of the removed one: %d %v", got.status, got.header)
+	}
+	f.send(404, "DELETE", "", 10)
+	if got := f.do("HEAD", objectPath, ""); got.header.Get(timestampHeader) != moment(10) {
+		t.Errorf("after a DELETE: %d %v", got.status, got.header)
+	}
+}

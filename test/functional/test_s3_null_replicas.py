@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from frozen import frozen
 from null_versions import NULL, body, listed, missed_by, put, put_upload, versioning
 from object_replicas import replicate_objects
 from running_cluster import RunningCluster
@@ -167,3 +168,23 @@ def test_who_may_read_and_remove_it(cluster: RunningCluster, account: Account) -
     assert body(member, at, **NULL) == b"AccessDenied"
     with pytest.raises(s3.exceptions.ClientError, match="AccessDenied"):
         member.delete_object(**at, **NULL)
+
+
+@pytest.mark.parametrize("status", ["Enabled", "Suspended"])
+def test_a_removal_at_a_hand_off_hides_no_other_version(new_cluster: Clusters, status: str) -> None:
+    """The hand-off knows the removal, which is later than the version, and nothing else."""
+    cluster, s3 = three_nodes(new_cluster)
+    keys = [key(s3) for _ in range(4)]
+    removed = []
+    for at in keys:
+        versioning(s3, at, "Enabled")
+        removed.append(put(s3, at, b"removed"))
+        versioning(s3, at, status)
+        put(s3, at, b"current")
+    with frozen(cluster.pid_of("object-server-node3")):
+        for at, version in zip(keys, removed, strict=True):
+            s3.delete_object(**at, VersionId=version)
+            s3.put_object_tagging(**at, Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
+            assert body(s3, at) == b"current"
+    for at in keys:
+        assert s3.get_object_tagging(**at)["TagSet"] == [{"Key": "a", "Value": "b"}]
