@@ -48,11 +48,13 @@ def drop_replaced_parts(call: Call) -> None:
 def _drop(call: Call, account: str, upload: Upload) -> bool:
     """Whether all parts have their tasks, or may still be of use.
 
-    Where versions are or were kept, the object may live on as one, and with X-Versions-Location as
-    a copy of its manifest.
+    Where versions are or were kept, the object may live on as one, and with X-Versions-Location or
+    X-History-Location as a copy of its manifest.
     """
     info = get_container_info(call.base, call.app, account, upload.bucket, SOURCE)
-    keeps_versions = info.get("versions") or info["sysmeta"].get("versions-enabled")
+    stored = info["sysmeta"]
+    keeps_versions = stored.get("versions-enabled") or stored.get("versions-location")
+    keeps_versions = keeps_versions or info.get("versions")  # of old releases
     if keeps_versions or not 200 <= info["status"] < 300:
         return True
     due = Timestamp(time.time() + call.options.replaced_parts_delay)
