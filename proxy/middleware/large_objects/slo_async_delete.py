@@ -31,7 +31,7 @@ class SloAsyncDelete:
         self._app = app
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """The answer is that of the DELETE of the manifest; 400, 403 or 503 if it is not tried."""
+        """The answer is that of the DELETE of the manifest; of 400 or above if it is not tried."""
         try:
             refusal = self._leave_segments(environ)
         except HTTPException as error:
@@ -43,13 +43,14 @@ class SloAsyncDelete:
 
         :returns: the refusal of the auth system, None without one.
         :raises HTTPException: 400 the object is no manifest, or one with segments in several
-            containers or that are large objects; 412 an invalid name; 503 the queue takes nothing.
+            containers or that are large objects; 403 the client may not read it; 412 an invalid
+            name; 500 it is damaged; 503 it cannot be read now, or the queue takes nothing.
         """
         doomed = doomed_manifest(environ)
         try:
             entries = load_manifest(self._app, environ, *doomed)
         except UnreadableManifest as error:
-            raise http_error(400, f"{error.name}: {error}") from None
+            raise http_error(error.status, f"{error.name}: {error}") from None
         segments = [entry for entry in entries or [] if entry.data is None]
         if not segments:
             return None

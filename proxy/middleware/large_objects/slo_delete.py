@@ -29,18 +29,22 @@ _MANIFESTS_FULL_MAX = 10
 
 
 class UnreadableManifest(Exception):
-    """A manifest cannot be read; nothing more is deleted."""
+    """A manifest cannot be read; nothing more is deleted.
 
-    def __init__(self, name: str, reason: str) -> None:
+    :param status: of an answer that says so.
+    """
+
+    def __init__(self, name: str, reason: str, status: int) -> None:
         super().__init__(reason)
         self.name = name
+        self.status = status
 
 
 class NotLarge(UnreadableManifest):
     """The object is not a static large object, or a symlink to one."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, "Not an SLO manifest")
+        super().__init__(name, "Not an SLO manifest", 400)
 
 
 class DoomedManifest(NamedTuple):
@@ -160,10 +164,11 @@ def load_manifest(
     if number == 404:
         return None
     if number in (401, 403):
-        raise UnreadableManifest(name, STATUS_LINES[number])
+        raise UnreadableManifest(name, STATUS_LINES[number], number)
     if not 200 <= number < 300:
-        raise UnreadableManifest(name, "Unable to load SLO manifest or segment.")
+        told = number if number // 100 == 4 else 503
+        raise UnreadableManifest(name, "Unable to load SLO manifest or segment.", told)
     try:
         return load_entries(text)
     except ManifestError:
-        raise UnreadableManifest(name, "Unable to load SLO manifest") from None
+        raise UnreadableManifest(name, "Unable to load SLO manifest", 500) from None

@@ -399,3 +399,14 @@ def test_info_and_options() -> None:
         filter_factory({}, concurrency="0")
     with pytest.raises(ConfigError, match="yield_frequency"):
         filter_factory({}, yield_frequency="0")
+
+
+@pytest.mark.parametrize(("failure", "told"), [(401, 401), (403, 403), (503, 503), (500, 503)])
+def test_an_asynchronous_delete_tells_why_the_manifest_is_unread(
+    ask: Ask, slo: Slo, store: ObjectStore, failure: int, told: int
+) -> None:
+    """A client may try again after a 503, not after a 400."""
+    put(ask, slo, [{"path": "/c/one"}])
+    store.failing[("GET", MAN)] = failure
+    assert ask(slo, f"{DELETE}&async=on", "DELETE").status == told
+    assert MAN in store.objects
