@@ -43,7 +43,7 @@ class Known:
         policy = info["storage_policy"]
         return account_usage(self._core, self._req, self._account, self._container, policy)
 
-    def delete_later(self, names: Sequence[str], due: Timestamp) -> bool:
+    def delete_later(self, names: Sequence[str], due: Timestamp, *, withdraws: bool) -> bool:
         """Leave objects of the container to the expirer, as `queue_deletions` does."""
-        place = self._account, self._container
-        return queue_deletions(self._core, self._req.trans_id, place, names, due)
+        place, trans_id = (self._account, self._container), self._req.trans_id
+        return queue_deletions(self._core, trans_id, place, names, due, withdraws=withdraws)

@@ -231,16 +231,21 @@ def delete_later(
     names: Sequence[str],
     due: Timestamp,
     source: str,
+    *,
+    withdraws: bool = False,
 ) -> bool:
     """Leave objects to the expirer, without a check of rights; whether it has its tasks now.
 
     :param container: account and container, text.
     :param names: of the objects in it, text; not empty.
     :param due: when they are deleted. A later write stays.
+    :param withdraws: take the tasks of an earlier call back, if they are not done yet.
     """
-    path = "/v1/" + "/".join(container)
-    queued, _ = _ask_proxy(environ, app, path, source, lambda k: k.delete_later(names, due))
-    return bool(queued)
+
+    def queue(known: Known) -> bool:
+        return known.delete_later(names, due, withdraws=withdraws)
+
+    return bool(_ask_proxy(environ, app, "/v1/" + "/".join(container), source, queue)[0])
 
 
 def _ask_proxy(

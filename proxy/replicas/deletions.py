@@ -23,12 +23,19 @@ _ETAG = "d41d8cd98f00b204e9800998ecf8427e"  # of no bytes
 
 
 def queue_deletions(
-    core: Core, trans_id: str, container: tuple[str, str], names: Sequence[str], due: Timestamp
+    core: Core,
+    trans_id: str,
+    container: tuple[str, str],
+    names: Sequence[str],
+    due: Timestamp,
+    *,
+    withdraws: bool = False,
 ) -> bool:
     """Have objects of one container deleted at the time ``due``. Later writes of them stay.
 
     :param container: account and container, text.
     :param names: of the objects, text; not empty.
+    :param withdraws: take the tasks out of the queue again, which an earlier call has added.
     :returns: whether a container server has taken the tasks; replication brings them to the rest.
     """
     target = expirer_target(core.rings, int(due), *container, names[0])
@@ -38,9 +45,9 @@ def queue_deletions(
             "name": precise_task_name(due, *container, name),
             "created_at": now,
             "size": 0,
-            "content_type": ASYNC_DELETE_TYPE,
+            "content_type": "application/deleted" if withdraws else ASYNC_DELETE_TYPE,
             "etag": _ETAG,
-            "deleted": 0,
+            "deleted": int(withdraws),
             "storage_policy_index": 0,
         }
         for name in names

@@ -106,3 +106,23 @@ def test_it_can_be_switched_off(
         assert own.call("DELETE", films, "film", **ASYNC).status == 200
         assert own.call("GET", f"{films}-parts").lines == []
         own.close()
+
+
+def test_what_is_refused_keeps_its_segments(
+    cluster: RunningCluster, account: Account, films: str
+) -> None:
+    """The DELETE of the manifest is refused after the segments got their tasks."""
+    condition = {"X-If-Delete-At": "1"}
+    refused = account.call("DELETE", films, "film", headers=condition, **ASYNC)
+    assert refused.status == 412
+    # By the passes that delete these, tasks for the others would have been worked off, too.
+    for number in range(3):
+        later = f"{films}-later-{number}"
+        for container in (later, f"{later}-parts"):
+            assert account.call("PUT", container).status == 201
+        put_film(account, later, f"{later}-parts")
+        assert account.call("DELETE", later, "film", **ASYNC).status == 204
+        await_segments(cluster, account, later, [])
+    for _ in range(2):
+        expire(cluster)
+    assert account.call("GET", films, "film").body == b"12"

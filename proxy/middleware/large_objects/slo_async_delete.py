@@ -2,13 +2,16 @@
 """DELETE of a static large object whose segments are left to the expirer.
 
 The segments get their tasks first, and the manifest goes after them. So an interrupted DELETE can
-be repeated. What is written to the name of a segment after the DELETE stays.
+be repeated. If the DELETE of the manifest is refused, the tasks are taken back. What is written to
+the name of a segment after the DELETE stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from martlet.http.call import call_app
 from martlet.http.environ import AUTHORIZE, Environ, StartResponse, WSGIApp
 from martlet.http.request import Request
 from martlet.http.response import HTTPException, http_error
@@ -24,6 +27,14 @@ from proxy.middleware.subrequest import delete_later, get_container_info
 _NAMES_MAX = 1000  # of one request to the queue
 
 
+class _Left(NamedTuple):
+    """Segments that have tasks."""
+
+    container: tuple[str, str]
+    names: list[str]
+    due: Timestamp
+
+
 class SloAsyncDelete:
     """Serves ``DELETE ?multipart-manifest=delete&async=on``."""
 
@@ -33,15 +44,21 @@ class SloAsyncDelete:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """The answer is that of the DELETE of the manifest; of 400 or above if it is not tried."""
         try:
-            refusal = self._leave_segments(environ)
+            left = self._leave_segments(environ)
         except HTTPException as error:
-            refusal = error.response
-        return (refusal or self._app)(environ, start_response)
+            return error.response(environ, start_response)
+        if not isinstance(left, _Left):
+            return (left or self._app)(environ, start_response)
+        status, headers, body = call_app(self._app, environ)
+        if status[:1] == "4" and status[:3] != "404":  # it is locked, say, or newer
+            self._queue(environ, left, withdraws=True)
+        start_response(status, headers)
+        return body
 
-    def _leave_segments(self, environ: Environ) -> WSGIApp | None:
+    def _leave_segments(self, environ: Environ) -> _Left | WSGIApp | None:
         """Have the segments deleted.
 
-        :returns: the refusal of the auth system, None without one.
+        :returns: what has tasks now, or the refusal of the auth system; None without segments.
         :raises HTTPException: 400 the object is no manifest, or one with segments in several
             containers or that are large objects; 403 the client may not read it; 412 an invalid
             name; 500 it is damaged; 503 it cannot be read now, or the queue takes nothing.
@@ -67,8 +84,11 @@ class SloAsyncDelete:
             if (refusal := self._refusal(environ, account, container)) is not None:
                 return refusal
         names = list(dict.fromkeys(str(name) for _, name in places))
-        self._queue(environ, (account, containers[0]), names)
-        return None
+        left = _Left((account, containers[0]), names, Timestamp.now())
+        if not self._queue(environ, left):
+            self._queue(environ, left, withdraws=True)
+            raise http_error(503)
+        return left
 
     def _refusal(self, environ: Environ, account: str, container: str) -> WSGIApp | None:
         """The answer of the auth system to a client that may not write to the container."""
@@ -84,9 +104,11 @@ class SloAsyncDelete:
             request.acl = None
         return refusal
 
-    def _queue(self, environ: Environ, container: tuple[str, str], names: list[str]) -> None:
-        due = Timestamp.now()
-        for start in range(0, len(names), _NAMES_MAX):
-            some = names[start : start + _NAMES_MAX]
-            if not delete_later(environ, self._app, container, some, due, "SLO"):
-                raise http_error(503)
+    def _queue(self, environ: Environ, left: _Left, *, withdraws: bool = False) -> bool:
+        """Whether the queue took all; it may have taken a part."""
+        for start in range(0, len(left.names), _NAMES_MAX):
+            some = left.names[start : start + _NAMES_MAX]
+            place, due = left.container, left.due
+            if not delete_later(environ, self._app, place, some, due, "SLO", withdraws=withdraws):
+                return False
+        return True

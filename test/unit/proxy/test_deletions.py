@@ -50,6 +50,20 @@ def test_each_replica_of_the_queue_gets_all_tasks(cluster: FakeCluster) -> None:
         assert {row["deleted"] for row in rows} == {0}
 
 
+def test_tasks_are_taken_back(cluster: FakeCluster) -> None:
+    answer_updates(cluster, 202, 202, 202)
+    assert queue(cluster)
+    environ = Request.blank("/v1/a/c/o", "DELETE", {}).environ
+    place = "a", "c+segments"
+    assert delete_later(environ, cluster.app, place, NAMES, DUE, "SLO", withdraws=True)
+    sent = updates(cluster)
+    added, removed = json.loads(sent[0].body), json.loads(sent[3].body)
+    assert {one.path.partition("/.")[2] for one in sent} == {sent[0].path.partition("/.")[2]}
+    assert [row["name"] for row in removed] == [row["name"] for row in added]
+    assert {row["deleted"] for row in removed} == {1}
+    assert min(row["created_at"] for row in removed) > max(row["created_at"] for row in added)
+
+
 @pytest.mark.parametrize(("statuses", "queued"), [((503, 507, 202), True), ((503,) * 3, False)])
 def test_one_replica_suffices(
     cluster: FakeCluster, statuses: tuple[int, ...], queued: bool
