@@ -89,8 +89,8 @@ class Store(NamedTuple):
     def _tell_replaced(self, status: int, outcomes: list[Outcome]) -> None:
         """Tell s3api the upload that this write replaced; one with status 202 replaces nothing.
 
-        Most of the primaries that answer must agree. One that has missed writes may have replaced
-        another upload, and a hand-off has replaced nothing.
+        Most of the primaries must agree. One that has missed writes may have replaced another
+        upload, and a hand-off has replaced nothing.
         """
         replaced: list[tuple[str, str]] | None = self.req.environ.get(REPLACED_UPLOADS)
         if replaced is None or status != 201:
@@ -98,8 +98,8 @@ class Store(NamedTuple):
         primaries = self.write.nodes.primaries
         own = [o.answer for o in outcomes if o.answer.status == 201 and o.node in primaries]
         counts = Counter(answer.headers.get(_REPLACED_UPLOAD) for answer in own)
-        path = self.write.request.path
-        replaced += [(path, name) for name, n in counts.items() if name and 2 * n > len(own)]
+        path, most = self.write.request.path, len(primaries) // 2
+        replaced += [(path, name) for name, count in counts.items() if name and count > most]
 
     def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
         metadata = Headers(self.write.headers)

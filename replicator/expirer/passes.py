@@ -216,16 +216,17 @@ class Expirer:
         return response.status
 
     def _status_of_use(self, part: UploadPart) -> int:
-        """409 if the object of the upload is there and needs the part, 404 if not; 5xx: unknown.
+        """412 if the object of the upload is there and needs the part, 404 if not; 5xx: unknown.
 
-        A completion that was sent twice may have brought it back after it was replaced.
+        A completion that was sent twice may have brought it back after it was replaced. Or it is
+        about to be deleted.
         """
         path = quote_path(f"/v1/{part.account}/{part.bucket}/{part.key}")
         found = self._client.request("HEAD", f"{path}?symlink=get", {"X-Newest": "true"})
         found.close()
         if found.status // 100 != 2:
             return found.status
-        return 409 if found.headers.get(_UPLOAD_ID) == part.upload_id else 404
+        return 412 if found.headers.get(_UPLOAD_ID) == part.upload_id else 404
 
     def _report(self) -> None:
         now = time.monotonic()

@@ -106,7 +106,7 @@ def end_of(status: int, task: Task, now: Timestamp, reclaim_age: float) -> End:
         return End.DELETED
     if status == 409 or (task.is_async and status == 404):
         return End.GONE
-    if status in (404, 412):
+    if status in (404, 412) or (task.is_async and status == 403):  # it is locked
         is_old = float(task.due) <= float(now) - reclaim_age
         return End.GIVEN_UP if is_old else End.WAITING
     return End.FAILED
