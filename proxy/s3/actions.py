@@ -134,6 +134,8 @@ class Facts:
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        #: As the client names it: later the null version has another id in the parameters.
+        self._version = self._parameter("versionId")
 
     def of(self, key: str) -> tuple[str, ...]:
         """The values of a condition key for what the request does."""
@@ -147,7 +149,7 @@ class Facts:
         if name in _LISTINGS:
             return self._parameter(name)
         if name == "versionid":
-            return self._parameter("versionId")
+            return self._version
         if name == "authtype":
             return () if call.claim.is_anonymous else (_auth_type(call),)
         if name == "signatureversion":

@@ -82,6 +82,8 @@ def _delete_all(
         if version:
             check_version(version)
         one = call.for_key(doomed.key, doomed.version)
+        if one.access is not None and version in call.null_ids:
+            one.access.know_null(call.bucket, doomed.key, version)
         query = {"version-id": version} if version else {}
         outcomes[number] = delete(one, doomed.key, query, Condition(if_match=doomed.etag))
 

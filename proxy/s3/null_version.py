@@ -39,6 +39,8 @@ def pipeline_version(call: Call, bucket: str, key: str, version: str) -> str:
     name = "x-backend-data-timestamp" if found.is_success else "x-backend-timestamp"
     named = Timestamp(found.headers[name]).internal
     call.null_ids.add(named)
+    if call.access is not None:
+        call.access.know_null(bucket, key, named)
     return named
 
 

@@ -114,10 +114,30 @@ class Access:
     lent: set[tuple[tuple[str, ...], str, str]] = field(default_factory=set)
 
     def for_key(self, key: str, version: str) -> Access:
-        """That of one deletion, for a request that deletes many keys."""
+        """That of one deletion, for a request that deletes many keys.
+
+        :param version: as the client names it.
+        """
         actions = (delete_action(version), *self.main.actions)
-        main = self.main._replace(actions=actions, key=key, version=version)
+        stated = self.main.facts
+
+        def facts(name: str) -> tuple[str, ...]:
+            if name != "s3:versionid":
+                return stated(name)
+            return (version,) if version else ()
+
+        main = self.main._replace(actions=actions, key=key, version=version, facts=facts)
         return Access(main, client=self.client)
+
+    def know_null(self, bucket: str, key: str, version: str) -> None:
+        """Have tags and ACLs looked up under the id by which the pipeline knows a null version.
+
+        The facts keep the id that the client names.
+        """
+        if _is_null_of(self.main, bucket, key):
+            self.main = self.main._replace(version=version)
+        if self.source is not None and _is_null_of(self.source, bucket, key):
+            self.source = self.source._replace(version=version)
 
     def act_of(self, method: str, container: str, key: str) -> Act | None:
         """The act of a request to the pipeline; None if it is about something else."""
@@ -130,6 +150,10 @@ class Access:
         if _is_about(main, container, key) or (is_bucket and not (key and main.key)):
             return main
         return None
+
+
+def _is_null_of(act: Act, bucket: str, key: str) -> bool:
+    return (act.bucket, act.key, act.version) == (bucket, key, "null")
 
 
 def _is_about(act: Act, container: str, key: str) -> bool:
