@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element
 from martlet.conf.options import is_true
 from martlet.http.headers import Headers
 from martlet.http.response import Response
+from martlet.words.timestamp import Timestamp
 from proxy.crew import run_crew
 from proxy.replicas.locks import (
     ENABLED_SYSMETA,
@@ -23,6 +24,7 @@ from proxy.replicas.locks import (
     lock_by_rule,
     retention_headers,
 )
+from proxy.replicas.versions import NULL
 from proxy.s3.bodies import read_document, require_sum
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call, empty, xml
@@ -154,7 +156,10 @@ def _change(call: Call, stored: Headers, change: Mapping[str, str], *, weakens: 
 
     If this is interrupted, no part has a weaker lock than the object.
     """
-    version = {"version-id": str(stored.get("x-object-version-id", "null"))}
+    # At a replica that missed a write, null is another version; its lock would keep it there.
+    version = {"version-id": stored.get("x-object-version-id", NULL)}
+    if version["version-id"] == NULL:
+        version = {"version-id": Timestamp(stored["x-backend-data-timestamp"]).internal}
     parts: list[tuple[str, str]] = []
     if is_true(stored.get("x-static-large-object")):
         named = parts_of_manifest(call, call.key, version)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from frozen import frozen
 from null_versions import NULL, body, listed, missed_by, put, put_upload, versioning
-from object_replicas import replicate_objects
+from object_replicas import ObjectReplicas, replicate_objects
 from running_cluster import RunningCluster
 from s3_client import s3_client
 from swift_api import Account
@@ -83,6 +83,35 @@ def test_a_null_marker_is_removed_though_a_replica_missed_it(new_cluster: Cluste
         replicate_objects(cluster)
     for at in itertools.chain(*keys.values()):
         assert ("DeleteMarkers", "null", False) not in listed(s3, at), at
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_a_lock_of_the_null_version_that_is_current(new_cluster: Clusters, below: bool) -> None:
+    """A replica missed an overwrite: the lock must not keep there what was overwritten."""
+    cluster, s3 = three_nodes(new_cluster)
+    keys = {node: [key(s3) for _ in range(4)] for node in NODES}
+    for at in itertools.chain(*keys.values()):
+        if below:
+            versioning(s3, at, "Enabled")
+            put(s3, at, b"version")
+            versioning(s3, at, "Suspended")
+        put(s3, at, b"first")
+    for node, ats in keys.items():
+        missed_by(cluster, node, lambda ats=ats: [put(s3, at, b"second") for at in ats])
+        for at in ats:
+            versioning(s3, at, "Enabled")
+            lock = {"ObjectLockEnabled": "Enabled"}
+            s3.put_object_lock_configuration(Bucket=at["Bucket"], ObjectLockConfiguration=lock)
+            s3.put_object_legal_hold(**at, LegalHold={"Status": "ON"})
+    for _ in range(2):
+        replicate_objects(cluster)
+    account = Account(cluster.port).path.rsplit("/", 1)[-1]
+    replicas = ObjectReplicas(cluster)
+    for at in itertools.chain(*keys.values()):
+        primaries, _ = replicas.of(account, at["Bucket"], at["Key"])
+        assert len({(found.timestamp, found.etag) for found in primaries}) == 1, (at, primaries)
+        assert body(s3, at) == b"second"
+        assert s3.get_object_legal_hold(**at)["LegalHold"] == {"Status": "ON"}
 
 
 @pytest.mark.parametrize("above", [False, True])
