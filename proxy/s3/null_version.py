@@ -32,8 +32,9 @@ def pipeline_version(call: Call, bucket: str, key: str, version: str) -> str:
     if not _is_there(found):
         return NULL
     newest = _head(call, bucket, key, {})
-    if VERSION_ID not in newest.headers:  # there are no other versions
+    if newest.is_success and VERSION_ID not in newest.headers:  # there are no other versions
         return NULL
+    # If nothing is current, what lay above was removed, and the null version may get its id now.
     if _is_there(newest) and newest.headers[VERSION_ID] == NULL:
         return NULL
     name = "x-backend-data-timestamp" if found.is_success else "x-backend-timestamp"

@@ -15,6 +15,7 @@ from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered, ask_app, read_body
 from proxy.replicas.locks import LOCK_BYPASS
 from proxy.replicas.spared import LARGE
+from proxy.replicas.versions import NULL
 from proxy.s3.acl import object_acl_of_header
 from proxy.s3.bodies import content_md5, framing, open_body
 from proxy.s3.call import Call, empty
@@ -24,6 +25,7 @@ from proxy.s3.encryption import encrypts, shown_encryption
 from proxy.s3.lifecycle import expiration_of_new
 from proxy.s3.listing import is_delete_marker
 from proxy.s3.lock_headers import bypass_header, lock_headers, refuse_locked
+from proxy.s3.null_version import pipeline_version
 from proxy.s3.object_headers import (
     CHECKSUM,
     TAGGING,
@@ -206,8 +208,8 @@ def delete(
             call.base[SPARES_VERSIONS] = True
         allowed = (404, 400)
         answer = call.ask("DELETE", call.bucket, key, query=query, headers=headers, allowed=allowed)
-    if answer.status == 404:
-        call.info(call.bucket)  # the bucket may be what is missing
+    if answer.status == 404 and (named := _null_since(call, key, version)):
+        return delete(call, key, named, condition)
     if answer.status == 400 and not _names_no_version(call, version):
         raise call.refusal(answer, "DELETE", call.bucket, key)
     if "multipart-manifest" in query and answer.status == 200:
@@ -223,6 +225,20 @@ def delete(
         marker = {"x-amz-delete-marker": "true"} if was_marker else {}
         return {"x-amz-version-id": version["version-id"], **marker}
     return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
+
+
+def _null_since(call: Call, key: str, version: Mapping[str, str]) -> dict[str, str]:
+    """The query for the null version if it is not current any more; empty if there is none.
+
+    Something may have been written over it since the request was translated, or it has got an id.
+
+    :raises S3Error: the bucket is what is missing.
+    """
+    call.info(call.bucket)
+    if version.get("version-id") != NULL:
+        return {}
+    named = pipeline_version(call, call.bucket, key, NULL)
+    return {} if named == NULL else {"version-id": named}
 
 
 def _delete_conditionally(

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -236,6 +237,25 @@ def test_suspended_writes_replace_the_current_null_version(s3: Any, at: dict[str
     third = put(s3, at, b"third")
     assert listed(s3, at) == [("Versions", third, True), ("Versions", "null", False)]
     assert body(s3, at, **NULL) == b"second"
+
+
+def test_parallel_deletes_leave_nothing(s3: Any, at: dict[str, str], cluster: Any) -> None:
+    """The null version becomes current, and gets an id, while a client deletes it as null."""
+    clients = [s3_client(cluster.port) for _ in range(3)]
+    for number in range(30):
+        name = {**at, "Key": f"k{number}"}
+        versioning(s3, at, "Suspended")
+        put(s3, name, b"null")
+        versioning(s3, at, "Enabled")
+        ids = [put(s3, name, b"second"), put(s3, name, b"third")]
+        versions = [ids[1], ids[0], "null"]
+
+        def remove(client: Any, version: str, name: dict[str, str] = name) -> str:
+            return str(client.delete_object(**name, VersionId=version)["VersionId"])
+
+        with ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(remove, clients, versions)) == versions
+        await_true(lambda name=name: listed(s3, name) == [], f"an empty listing of {name}")
 
 
 def test_many_deletes_name_it(s3: Any, at: dict[str, str]) -> None:
