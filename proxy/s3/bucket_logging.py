@@ -121,7 +121,8 @@ class AccessLogs:
         target = f"{path}?{query}" if query else path
         is_object = bool(call.key) and not name and response.status in (200, 206)
         size = _size_of(response) if is_object and call.method in ("GET", "HEAD") else None
-        version = call.params.get("versionId") or response.headers.get("x-amz-version-id", "")
+        # The answer names the null version as the client does.
+        version = response.headers.get("x-amz-version-id") or call.params.get("versionId", "")
         return Access(
             owner=place.account,
             bucket=call.bucket,
