@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from null_versions import NULL, body, listed, versioning
 from running_cluster import RunningCluster
 from s3_client import s3_client
 from swift_api import Account
 
 _numbers = itertools.count(1)
-NULL = {"VersionId": "null"}
 
 
 @pytest.fixture
@@ -30,21 +30,6 @@ def at(s3: Any) -> dict[str, str]:
     return {"Bucket": name, "Key": "k"}
 
 
-def versioning(s3: Any, at: dict[str, str], status: str) -> None:
-    configuration = {"VersioningConfiguration": {"Status": status}}
-    s3.put_bucket_versioning(Bucket=at["Bucket"], **configuration)
-
-
-def listed(s3: Any, at: dict[str, str]) -> list[tuple[str, str, bool]]:
-    """Each version as its kind, id, and whether it is the latest; delete markers first."""
-    page = s3.list_object_versions(Bucket=at["Bucket"], Prefix=at["Key"])
-    return [
-        (kind, row["VersionId"], row["IsLatest"])
-        for kind in ("DeleteMarkers", "Versions")
-        for row in page.get(kind, [])
-    ]
-
-
 def refusal(call: Any, **arguments: Any) -> tuple[int, str | None, str | None]:
     """The status of a refused read, and its headers about the delete marker."""
     with pytest.raises(ClientError) as caught:
@@ -53,10 +38,6 @@ def refusal(call: Any, **arguments: Any) -> tuple[int, str | None, str | None]:
     headers = answer["HTTPHeaders"]
     told = headers.get("x-amz-delete-marker"), headers.get("x-amz-version-id")
     return answer["HTTPStatusCode"], *told
-
-
-def body(s3: Any, at: dict[str, str], **version: str) -> bytes:
-    return bytes(s3.get_object(**at, **version)["Body"].read())
 
 
 def test_a_null_marker_hides_the_versions(s3: Any, at: dict[str, str]) -> None:

@@ -8,17 +8,18 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from null_versions import NULL, body, listed, put, versioning
 from object_replicas import replicate_objects
 from running_cluster import RunningCluster, await_true
 from s3_client import s3_client
 from swift_api import Account
 
 _numbers = itertools.count(1)
-NULL = {"VersionId": "null"}
 PART = 5 << 20
 
 
@@ -39,27 +40,8 @@ def at(s3: Any) -> dict[str, str]:
     return at
 
 
-def versioning(s3: Any, at: dict[str, str], status: str) -> None:
-    configuration = {"VersioningConfiguration": {"Status": status}}
-    s3.put_bucket_versioning(Bucket=at["Bucket"], **configuration)
-
-
-def put(s3: Any, at: dict[str, str], body: bytes) -> str:
-    return str(s3.put_object(**at, Body=body).get("VersionId"))
-
-
-def listed(s3: Any, at: dict[str, str]) -> list[tuple[str, str, bool]]:
-    """Each version as its kind, id, and whether it is the latest; delete markers first."""
-    page = s3.list_object_versions(Bucket=at["Bucket"], Prefix=at["Key"])
-    return [
-        (kind, row["VersionId"], row["IsLatest"])
-        for kind in ("DeleteMarkers", "Versions")
-        for row in page.get(kind, [])
-    ]
-
-
-def body(s3: Any, at: dict[str, str], **version: str) -> bytes:
-    return bytes(s3.get_object(**at, **version)["Body"].read())
+def is_empty(s3: Any, at: dict[str, str]) -> bool:
+    return listed(s3, at) == []
 
 
 def code_of(call: Any, **arguments: Any) -> tuple[int, str]:
@@ -255,7 +237,7 @@ def test_parallel_deletes_leave_nothing(s3: Any, at: dict[str, str], cluster: An
 
         with ThreadPoolExecutor(3) as pool:
             assert list(pool.map(remove, clients, versions)) == versions
-        await_true(lambda name=name: listed(s3, name) == [], f"an empty listing of {name}")
+        await_true(partial(is_empty, s3, name), f"an empty listing of {name}")
 
 
 def test_many_deletes_name_it(s3: Any, at: dict[str, str]) -> None:
