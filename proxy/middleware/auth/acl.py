@@ -17,6 +17,9 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+#: Of a WSGI string. Other white space may be a byte of a character: à ends with that of a
+#: no-break space.
+_BLANKS = " \t"
 _REFERRER_DESIGNATORS = (".r", ".ref", ".referer", ".referrer")
 #: The lists of an account ACL, from most to least powerful.
 ACCOUNT_ACL_KEYS = ("admin", "read-write", "read-only")
@@ -47,12 +50,12 @@ def clean_acl(header: str, value: str) -> str:
     :raises ValueError: it is not a valid ACL; the message may be sent to the client.
     """
     is_write = "write" in header.lower()
-    items = (item.strip() for item in value.split(","))
+    items = (item.strip(_BLANKS) for item in value.split(","))
     return ",".join(_clean_item(item, is_write) for item in items if item)
 
 
 def _clean_item(item: str, is_write: bool) -> str:
-    designator, colon, referrer = (part.strip() for part in item.partition(":"))
+    designator, colon, referrer = (part.strip(_BLANKS) for part in item.partition(":"))
     if not colon or not designator.startswith("."):
         return item
     if designator not in _REFERRER_DESIGNATORS:
@@ -60,9 +63,9 @@ def _clean_item(item: str, is_write: bool) -> str:
     if is_write:
         raise ValueError(f"Referrers not allowed in write ACL: {item!r}")
     sign = "-" if referrer.startswith("-") else ""
-    host = referrer.removeprefix("-").strip()
+    host = referrer.removeprefix("-").strip(_BLANKS)
     if host != "*":
-        host = host.removeprefix("*").strip()
+        host = host.removeprefix("*").strip(_BLANKS)
     if host in ("", "."):
         raise ValueError(f"No host/domain value after referrer designation in ACL: {item!r}")
     return f".r:{sign}{host}"

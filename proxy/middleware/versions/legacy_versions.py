@@ -126,7 +126,8 @@ class LegacyVersions:
     def _set_location(self, environ: Environ, account: str, container: str) -> None:
         headers = Request(environ).headers
         given = {mode: headers.get(name) for mode, name in _HEADER_OF_MODE.items()}
-        locations = {mode: value.strip() for mode, value in given.items() if value is not None}
+        # Other white space may be a byte of a character: à ends with the byte of a no-break space.
+        locations = {m: value.strip(" \t") for m, value in given.items() if value is not None}
         wanted = {mode: value for mode, value in locations.items() if value}
         if len(wanted) == 2:
             names = " or ".join(ALLOWED_FLAGS)

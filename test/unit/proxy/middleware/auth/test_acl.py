@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from martlet.words.names import str_to_wsgi
 from proxy.middleware.auth.acl import (
     AccountAcl,
     ContainerAcl,
@@ -191,3 +192,11 @@ def test_account_acl_comes_back(acl: dict[str, list[str]]) -> None:
         return
     expected = [frozenset(acl.get(k, [])) for k in ("admin", "read-write", "read-only")]
     assert parsed == AccountAcl(*expected)
+
+
+@pytest.mark.parametrize("name", ["voilà", "\u3705", "\u8505 x"])
+def test_names_keep_their_last_byte(name: str) -> None:
+    """A byte of a character may look like white space."""
+    wsgi = str_to_wsgi(name)
+    cleaned = clean_acl("X-Container-Read", f" AUTH_{wsgi}\t, .r:-{wsgi} ,{wsgi}:{wsgi}")
+    assert cleaned == f"AUTH_{wsgi},.r:-{wsgi},{wsgi}:{wsgi}"

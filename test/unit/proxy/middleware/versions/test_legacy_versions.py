@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import pytest
 
@@ -12,6 +12,7 @@ from martlet.http.environ import SPARES_LARGE, Environ, StartResponse
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response
+from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from proxy.lookup.info import container_info_of, container_key
 from proxy.middleware.subrequest import Answered, read_body
@@ -318,6 +319,15 @@ def test_setting_a_location(store: Store) -> None:
 )
 def test_bad_locations(store: Store, headers: dict[str, str], status: int) -> None:
     assert call(store, "PUT", "/v1/AUTH_test/c", headers=headers, stored={}).status == status
+
+
+@pytest.mark.parametrize("name", ["voilà", "\u3705"])
+def test_a_location_keeps_its_last_byte(store: Store, name: str) -> None:
+    """A byte of a character may look like white space."""
+    headers = {"X-Versions-Location": str_to_wsgi(f" {name} ")}
+    call(store, "POST", "/v1/AUTH_test/c", headers=headers, stored={})
+    stored = Request(store.environ).headers[LOCATION_SYSMETA]
+    assert unquote(stored, "latin-1") == str_to_wsgi(name)
 
 
 def test_locations_that_are_refused(store: Store) -> None:
