@@ -98,8 +98,8 @@ class Store(NamedTuple):
         primaries = self.write.nodes.primaries
         own = [o.answer for o in outcomes if o.answer.status == 201 and o.node in primaries]
         counts = Counter(answer.headers.get(_REPLACED_UPLOAD) for answer in own)
-        path, most = self.write.request.path, len(primaries) // 2
-        replaced += [(path, name) for name, count in counts.items() if name and count > most]
+        path, half = self.write.request.path, len(primaries) / 2
+        replaced += [(path, name) for name, count in counts.items() if name and count > half]
 
     def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
         metadata = Headers(self.write.headers)

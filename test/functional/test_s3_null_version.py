@@ -192,7 +192,7 @@ def test_a_bucket_is_emptied_at_once(s3: Any, at: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("suspended", [True, False])
 def test_the_current_null_version_is_removed(s3: Any, at: dict[str, str], suspended: bool) -> None:
-    """What is left and newest becomes current."""
+    """The newest version that is left becomes current."""
     if not suspended:
         assert s3.delete_object(**at, **NULL)["VersionId"] == "null"
         assert listed(s3, at) == []

@@ -9,11 +9,11 @@ the name of a segment after the DELETE stays.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from martlet.http.call import call_app
-from martlet.http.environ import AUTHORIZE, Environ, StartResponse, WSGIApp
-from martlet.http.request import Request
+from martlet.http.environ import Environ, StartResponse, WSGIApp
 from martlet.http.response import HTTPException, http_error
 from martlet.words.names import split_path
 from martlet.words.timestamp import Timestamp
@@ -23,6 +23,7 @@ from proxy.middleware.large_objects.slo_delete import (
     load_manifest,
 )
 from proxy.middleware.subrequest import delete_later, get_container_info
+from proxy.middleware.write_denial import write_denial
 
 _NAMES_MAX = 1000  # of one request to the queue
 
@@ -81,28 +82,15 @@ class SloAsyncDelete:
             raise http_error(400, text)
         account, own = doomed.base.rpartition("/")[2], doomed.name.split("/")[1]
         for container in {own, containers[0]}:
-            if (refusal := self._refusal(environ, account, container)) is not None:
-                return refusal
+            find = partial(get_container_info, environ, self._app, account, container, "SLO")
+            if (denial := write_denial(environ, find)) is not None:
+                return denial
         names = list(dict.fromkeys(str(name) for _, name in places))
         left = _Left((account, containers[0]), names, Timestamp.now())
         if not self._queue(environ, left):
             self._queue(environ, left, withdraws=True)
             raise http_error(503)
         return left
-
-    def _refusal(self, environ: Environ, account: str, container: str) -> WSGIApp | None:
-        """The answer of the auth system to a client that may not write to the container."""
-        check = environ.get(AUTHORIZE)
-        if check is None:
-            return None
-        info = get_container_info(environ, self._app, account, container, "SLO")
-        request = Request(environ)
-        request.acl = info.get("write_acl")
-        try:
-            refusal: WSGIApp | None = check(request)
-        finally:
-            request.acl = None
-        return refusal
 
     def _queue(self, environ: Environ, left: _Left, *, withdraws: bool = False) -> bool:
         """Whether the queue took all; it may have taken a part."""

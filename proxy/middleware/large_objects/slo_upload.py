@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from io import BytesIO
 from urllib.parse import quote
 
@@ -55,6 +56,7 @@ from proxy.middleware.subrequest import (
     read_body,
     sub_environ,
 )
+from proxy.middleware.write_denial import write_denial
 
 _READ_BYTES = 64 * 1024
 # The reasons that Swift sends in the body of an answer with status 202.
@@ -91,7 +93,9 @@ class SloUpload:
         checked, and the body has the outcome.
         """
         version, account, container, name = split_path(environ["PATH_INFO"], 4, 4, True)
-        denial = self._denial(environ, wsgi_to_str(account or ""), wsgi_to_str(container or ""))
+        names = wsgi_to_str(account or ""), wsgi_to_str(container or "")
+        find = partial(get_container_info, environ, self._app, *names, "SLO")
+        denial = write_denial(environ, find)  # before any work is done and any 202 is sent
         if denial is not None:
             return denial(environ, start_response)
         check = environ.pop(SLO_MANIFEST_HOOK, None)
@@ -111,17 +115,6 @@ class SloUpload:
         if problems:
             return self._refusal(upload, problems)(environ, start_response)
         return self._store(upload, entries)(environ, start_response)
-
-    def _denial(self, environ: Environ, account: str, container: str) -> WSGIApp | None:
-        """Return auth's refusal of this PUT, before any work is done and any 202 is sent."""
-        authorize = environ.get("swift.authorize")
-        if authorize is None:
-            return None
-        request = Request(environ)
-        info = get_container_info(environ, self._app, account, container, "SLO")
-        request.acl = info.get("write_acl")
-        denial: WSGIApp | None = authorize(request)
-        return denial
 
     def _read_manifest(self, environ: Environ) -> bytes:
         limit = self._options.max_manifest_size

@@ -8,7 +8,8 @@ from typing import Any, BinaryIO
 
 from martlet.http.environ import Environ, WSGIApp
 from martlet.http.request import Request
-from martlet.http.response import Response, error_response, http_error
+from martlet.http.response import error_response, http_error
+from proxy.middleware.write_denial import write_denial
 
 
 class LimitedBody:
@@ -62,11 +63,4 @@ def refuse_upload(environ: Environ, info: Mapping[str, Any], sentence: str) -> W
 
     :param info: the container's info.
     """
-    authorize = environ.get("swift.authorize")
-    if authorize is not None:
-        req = Request(environ)
-        req.acl = info["write_acl"]
-        denial: Response | None = authorize(req)
-        if denial is not None:
-            return denial
-    return error_response(413, sentence)
+    return write_denial(environ, lambda: info) or error_response(413, sentence)

@@ -35,6 +35,7 @@ from proxy.middleware.subrequest import (
     read_body,
     sub_environ,
 )
+from proxy.middleware.write_denial import write_denial
 from proxy.replicas.spared import spared_error
 
 STACK_HEADER = "X-Versions-Location"
@@ -183,7 +184,7 @@ class LegacyVersions:
         archive = unquote(str_to_wsgi(location), encoding="latin-1")
         mode = sysmeta.get("versions-mode") or _STACK
         target = _ArchivedObject(version, account, container, obj, archive, mode)
-        denial = _denial(environ, info)
+        denial = write_denial(environ, lambda: info)
         if denial is not None:
             return denial
         if SPARES_LARGE in environ:
@@ -321,17 +322,6 @@ class LegacyVersions:
         if info["status"] >= 500:
             raise http_error(503)
         return info
-
-
-def _denial(environ: Environ, info: Info) -> WSGIApp | None:
-    """Return auth's refusal of the write, before anything is copied."""
-    check = environ.get("swift.authorize")
-    if check is None:
-        return None
-    request = Request(environ)
-    request.acl = info["write_acl"]
-    denial: WSGIApp | None = check(request)
-    return denial
 
 
 def _check(status: int) -> None:

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from martlet.http.call import call_app
 from martlet.http.environ import (
-    AUTHORIZE,
     NULL_MARKER,
     SPARES_VERSIONS,
     VERSION_REQUEST,
@@ -17,7 +17,6 @@ from martlet.http.environ import (
     WSGIApp,
 )
 from martlet.http.headers import Headers, environ_key
-from martlet.http.request import Request
 from martlet.http.response import HTTPException, Response, http_error
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import Answered, ask_app, close_body
@@ -28,6 +27,7 @@ from proxy.middleware.versions.container_lookup import SOURCE, ContainerLookup
 from proxy.middleware.versions.header_names import CLIENT_CURRENT_ID, CLIENT_VERSION_ID
 from proxy.middleware.versions.owner_request import owner_request
 from proxy.middleware.versions.query import RequestedObject
+from proxy.middleware.write_denial import write_denial
 from proxy.replicas.locks import LOCK_CHANGES
 from proxy.replicas.versions import (
     NULL,
@@ -137,8 +137,10 @@ class ObjectWrites:
         if "HTTP_X_IF_DELETE_AT" in environ:
             return self._app
         if target.version == NULL:
-            is_spared = environ.get(SPARES_VERSIONS) and self._has_other_current(environ, target)
-            return self._refusal(environ, target) or http_error(404) if is_spared else self._app
+            if not environ.get(SPARES_VERSIONS) or not self._has_other_current(environ, target):
+                return self._app
+            find = partial(self._containers.info, environ, *target[:2])
+            return write_denial(environ, find) or http_error(404)
         if self._containers.is_enabled(environ, *target[:2]):
             version = self._write_time(environ)
         elif self._leaves_null_marker(environ, target):
@@ -161,16 +163,6 @@ class ObjectWrites:
         opened = {"X-Backend-Open-Expired": "true"}
         found = self._head_current(environ, environ["PATH_INFO"], opened)
         return found.headers.get(VERSION_ID, NULL) != NULL
-
-    def _refusal(self, environ: Environ, target: RequestedObject) -> WSGIApp | None:
-        """The answer of the auth system to a write that it forbids."""
-        check = environ.get(AUTHORIZE)
-        if check is None:
-            return None
-        request = Request(environ)
-        request.acl = self._containers.info(environ, *target[:2])["write_acl"]
-        refusal: WSGIApp | None = check(request)
-        return refusal
 
     def _leaves_null_marker(self, environ: Environ, target: RequestedObject) -> bool:
         """Whether a DELETE where versioning is not enabled leaves a delete marker, as in S3."""

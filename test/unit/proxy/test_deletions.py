@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left to the expirer: the tasks, and the uploads that a PUT has replaced."""
+"""Tasks for the expirer, and the uploads that a PUT has replaced."""
 
 from __future__ import annotations
 
