@@ -239,6 +239,8 @@ def test_kill_of_the_only_object_server(cluster: RunningCluster, versioned: str)
         await_more(writers, 40)
         kill(cluster, "object-server")
         await_more(writers, 40)
+    # The worker of the proxy that serves this connection may reach the server later than the other.
+    await_true(lambda: get(account, versioned, "o")[0] == 200, "the object server is reached")
     assert_all_there(account, versioned, "o", acknowledged(writers))
     account.close()
 
