@@ -47,6 +47,22 @@ type Stats struct {
 	FramesOut      int64             `json:"frames_out"`
 }
 
+// Plus returns the sums of both: the figures of a server with two Grids.
+func (s Stats) Plus(other Stats) Stats {
+	refused := map[Refusal]int64{}
+	for _, kind := range Refusals {
+		refused[kind] = s.Refused[kind] + other.Refused[kind]
+	}
+	return Stats{
+		Connections: s.Connections + other.Connections, Handshakes: s.Handshakes + other.Handshakes, Refused: refused,
+		ProtocolErrors: s.ProtocolErrors + other.ProtocolErrors, Lost: s.Lost + other.Lost, Sent: s.Sent + other.Sent,
+		Served: s.Served + other.Served, ServedBusy: s.ServedBusy + other.ServedBusy,
+		StreamsOpened: s.StreamsOpened + other.StreamsOpened, StreamsServed: s.StreamsServed + other.StreamsServed,
+		HandlerPanics: s.HandlerPanics + other.HandlerPanics, MessagesIn: s.MessagesIn + other.MessagesIn,
+		MessagesOut: s.MessagesOut + other.MessagesOut, FramesOut: s.FramesOut + other.FramesOut,
+	}
+}
+
 type counters struct {
 	connections, handshakes, protocolErrors, lost, sent, served, busy, opened, streams, panics atomic.Int64
 	messagesIn, messagesOut, framesOut                                                         atomic.Int64

@@ -112,10 +112,21 @@ func (s *Server) connected(ctx context.Context, connection net.Conn) context.Con
 	return s.door.gate.ConnContext(ctx)
 }
 
-// gridFigures are those of /recon/grid.
+// gridFigures are those of /recon/grid: of connections that come, and of those that this server makes.
 type gridFigures struct {
 	grid.Stats
 	RefusedHTTP int64 `json:"refused_http"` // requests and logins over HTTP without proof
 }
 
-func (d *doorway) figures() gridFigures { return gridFigures{d.grid.Stats(), d.gate.Refused()} }
+func (d *doorway) figures() gridFigures {
+	return gridFigures{d.grid.Stats().Plus(d.outgoing.Stats()), d.gate.Refused()}
+}
+
+// refused counts requests and connections without a proof that came to this server.
+func (d *doorway) refused() int64 {
+	count := d.gate.Refused()
+	for _, each := range d.grid.Stats().Refused {
+		count += each
+	}
+	return count
+}

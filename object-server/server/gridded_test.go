@@ -391,3 +391,27 @@ func TestFiguresOfTheGrid(t *testing.T) {
 		t.Errorf("the figures are %s", got.body)
 	}
 }
+
+func TestFiguresOfConnectionsToOtherServers(t *testing.T) {
+	f, other := newFixture(t), newFixture(t)
+	closed := newFixture(t, withSecret(t, secretOne))
+	request := grid.Request{Name: "object.head", Payload: gridPayload(objectPath, "")}
+	outgoing := f.server.door.outgoing
+	if _, err := outgoing.Peer(other.address).Do(context.Background(), request, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outgoing.Peer(closed.address).Do(context.Background(), request, nil); !errors.Is(err, grid.ErrRefused) {
+		t.Fatal(err)
+	}
+	var figures grid.Stats
+	if err := json.Unmarshal([]byte(f.do("GET", "/recon/grid", "").body), &figures); err != nil {
+		t.Fatal(err)
+	}
+	if figures.Connections != 1 || figures.Handshakes != 1 || figures.Sent != 1 || figures.Refused[grid.RefusedNoKey] != 1 {
+		t.Errorf("the figures are %+v", figures)
+	}
+	// The metric is of those without the secret that come to this server.
+	if own := f.server.ownFigures(); own.GridConnections != 1 || own.GridRefused != 0 {
+		t.Errorf("%d connections, %d refused", own.GridConnections, own.GridRefused)
+	}
+}

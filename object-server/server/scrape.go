@@ -16,13 +16,9 @@ func (s *Server) mayScrape(r *http.Request) bool {
 
 // ownFigures are what this package knows for the metrics.
 func (s *Server) ownFigures() metrics.Figures {
-	door := s.door.figures()
 	own := metrics.Figures{
-		GridConnections: int64(door.Connections), GridRefused: door.RefusedHTTP,
+		GridConnections: s.door.figures().Connections, GridRefused: s.door.refused(),
 		Refused: s.limiter.Refusals(), Damages: map[string]int{},
-	}
-	for _, count := range door.Refused {
-		own.GridRefused += int64(count)
 	}
 	for _, one := range s.knownDamages() {
 		own.Damages[one.Device] = one.Count
