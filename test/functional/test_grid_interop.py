@@ -16,6 +16,7 @@ import pytest
 from certificates import Authority
 from grid_peers import PATIENCE_SECONDS, SECRET, ask_in_threads, patient_client, service
 from source_tree import ROOT
+from toy_grid import ToyGrid
 
 from martlet.grid.client import FanOut, GridClient
 from martlet.grid.errors import Code, GridRefusedError, RequestError
@@ -111,6 +112,28 @@ def tee(client: GridClient, address: Address, data: bytes) -> bool:
         received.append(piece)
     writer.join()
     return b"".join(received) == b"first" + data
+
+
+@pytest.mark.parametrize("arguments", [[], ["-checksum"]], ids=["plain", "checksum"])
+def test_a_toy_that_knows_the_page_alone_asks_go(go_peer: Path, arguments: list[str]) -> None:
+    with serving(go_peer, *arguments) as (address, _process):
+        ask_as_toy(address)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--threads",)], ids=["eventlet", "threads"])
+def test_a_toy_that_knows_the_page_alone_asks_python(arguments: tuple[str, ...]) -> None:
+    with service(*arguments) as running:
+        ask_as_toy(running.address)
+
+
+def ask_as_toy(address: Address) -> None:
+    data = bytes(range(256)) * 4096
+    with ToyGrid(address, SECRET) as toy:
+        toy.shake_hands()
+        assert toy.ask("echo", b"text") == (0, b"text")
+        assert toy.ask("nix", b"")[0] == Code.UNKNOWN_NAME
+        assert toy.exchange("tee", b"first", data) == b"first" + data
+        assert toy.ask("echo", bytes(1 << 20)) == (0, bytes(1 << 20))
 
 
 def test_python_without_the_secret_of_go(go_peer: Path) -> None:
