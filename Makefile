@@ -63,7 +63,7 @@ export MARTLET_OBJECT_SERVER := $(CURDIR)/$(OBJECT_SERVER)
 
 .DEFAULT_GOAL := help
 .PHONY: help build up down status test quick check unit tidy coverage site functional functional-full keystone console-test go-check go-security audit go-test crash linear fuzz \
-	attack nemesis upgrade-test conformance judge judge-installed wheel release units ansible try-install try-ansible bench bench-beside-jobs bench-bulk bench-cache-in-front bench-compare bench-engine bench-lifecycle bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding bench-upkeep clean test-tools
+	attack nemesis upgrade-test conformance judge judge-installed wheel release units ansible try-install try-ansible bench bench-beside-jobs bench-bulk bench-cache-in-front bench-compare bench-engine bench-grid bench-lifecycle bench-listing bench-memory bench-outliers bench-pipeline bench-rebuild bench-releases bench-ring bench-sharding bench-upkeep clean test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -228,6 +228,9 @@ bench-outliers: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## CPU of bulk deletes, 
 
 bench-compare: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## beside other object stores; their build takes long, once (BENCH_ARGS="--help")
 	PYTHONPATH=$(CURDIR):bench $(BIN)/python -m compare $(BENCH_ARGS)
+
+bench-grid: .go-ok ## the grid beside plain HTTP and TCP (BENCH_ARGS="-rounds 3 -only streams")
+	cd object-server && go run ./bench/grid $(BENCH_ARGS)
 
 bench-lifecycle: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## old versions removed by lifecycle rules, also beside MinIO (BENCH_ARGS="--help")
 	$(BIN)/python bench/lifecycle.py $(BENCH_ARGS)
