@@ -7,8 +7,11 @@ Under eventlet's monkey patch the threads are green.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def run_crew(
@@ -40,3 +43,25 @@ def run_crew(
             is_stopped.set()
     if errors:
         raise errors[0]
+
+
+def for_each(work: Callable[[T], None], items: Sequence[T], at_once: int) -> None:
+    """Call ``work`` for every item, up to ``at_once`` in parallel; return when all have ended.
+
+    The first error of ``work`` ends it: no further call begins, and the error is raised here.
+    """
+    left = iter(items)
+    lock = threading.Lock()  # guards the iterator
+
+    def do_next() -> bool:
+        with lock:
+            try:
+                item = next(left)
+            except StopIteration:
+                return False
+        work(item)
+        return True
+
+    if items:
+        for _ in run_crew(do_next, min(at_once, len(items)), 3600.0):
+            pass

@@ -128,7 +128,7 @@ VERSION_REQUEST = "martlet.version_request"
 #: whose DELETE leaves a delete marker with the id null, if versioning is suspended.
 NULL_MARKER = "martlet.null_marker"
 #: ``bool``. Written by s3api in a DELETE. Read by the app and by versioned_writes. The DELETE is
-#: refused with 409 and X-Static-Large-Object, if the object may have segments, which go first.
+#: refused with 409 and X-Static-Large-Object, if the object may have segments that must go first.
 SPARES_LARGE = "martlet.spares_large"
 #: ``bool``. Written by s3api in a HEAD. Read by object_versioning. The version id null means the
 #: null version also if it is not current.
@@ -137,7 +137,8 @@ ANY_NULL = "martlet.any_null"
 #: leaves another version alone that is current: the answer is 404.
 SPARES_VERSIONS = "martlet.spares_versions"
 #: ``list[tuple[str, str]]``. Written by s3api. Read by the app. It adds the multipart uploads whose
-#: objects a PUT replaces: the quoted path ``/account/container/object``, and the upload's id.
+#: objects a PUT replaces or a DELETE removes: the quoted path ``/account/container/object``, and
+#: the upload's id.
 REPLACED_UPLOADS = "martlet.replaced_uploads"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
 #: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns

@@ -72,6 +72,7 @@ func (s *Server) remove(x *exchange) error {
 	if marksNull {
 		x.set(versionHeader, versionid.Null)
 	}
+	x.describeRemoved(previous)
 	x.set(timestampHeader, timestamp.String())
 	if m := previous.Metadata; m != nil {
 		x.set("X-Backend-Content-Type", m.ContentType)

@@ -8,18 +8,26 @@ import (
 const (
 	// uploadIDName is the system metadata of an object that the S3 API has made of a multipart upload.
 	uploadIDName = "X-Object-Sysmeta-S3api-Upload-Id"
-	// replacedUploadHeader of an answer has the id of the upload whose object a PUT replaced. Its parts are of no use any more.
+	// replacedUploadHeader of an answer has the id of the upload whose object a PUT replaced, or a DELETE removed. Its parts
+	// are of no use any more.
 	replacedUploadHeader = "X-Backend-Replaced-Upload"
 )
 
-// describeReplaced tells whether the write m replaced an object that was a multipart upload. That of a name with versions may
-// live on as an old version, here or at another replica. A new object of the same upload has the same parts.
+// describeReplaced tells whether the write m replaced an object that was a multipart upload. A new object of the same upload
+// has the same parts.
 func (x *exchange) describeReplaced(m *format.Metadata, previous device.State) {
+	if previous.Existed && previous.Metadata.System[uploadIDName] != m.System[uploadIDName] {
+		x.describeRemoved(previous)
+	}
+}
+
+// describeRemoved tells whether the object that is gone was a multipart upload. That of a name with versions may live on as
+// an old version, here or at another replica.
+func (x *exchange) describeRemoved(previous device.State) {
 	if !previous.Existed || previous.Metadata.Versioned {
 		return
 	}
-	id := previous.Metadata.System[uploadIDName]
-	if id != "" && id != m.System[uploadIDName] {
+	if id := previous.Metadata.System[uploadIDName]; id != "" {
 		x.set(replacedUploadHeader, id)
 	}
 }

@@ -2,9 +2,16 @@ package server
 
 import "testing"
 
-// A PUT tells that it has replaced an object that was an upload, unless versions may keep it.
+// A PUT tells that it has replaced an object that was an upload, unless versions may keep it. A DELETE does so, too.
 func TestReplacedUploads(t *testing.T) {
 	f := newVersionsFixture(t)
+	remove := func(status, n int, wantReplaced string) {
+		t.Helper()
+		got := f.send(status, "DELETE", "", n)
+		if id := got.header.Get(replacedUploadHeader); id != wantReplaced {
+			t.Fatalf("the DELETE at %d has removed %q, want %q", n, id, wantReplaced)
+		}
+	}
 	put := func(n int, wantReplaced string, headers ...string) {
 		t.Helper()
 		got := f.send(201, "PUT", "x", n, headers...)
@@ -20,7 +27,9 @@ func TestReplacedUploads(t *testing.T) {
 	put(5, "two")
 	put(6, "")
 	put(7, "", uploadIDName, "three")
-	f.send(204, "DELETE", "", 8)
+	f.send(409, "DELETE", "", 6)
+	remove(204, 8, "three")
+	remove(404, 8, "")
 	put(9, "")
 
 	put(10, "", uploadIDName, "four")
@@ -28,6 +37,8 @@ func TestReplacedUploads(t *testing.T) {
 	put(12, "") // the null version is kept
 	put(13, "", uploadIDName, "five")
 	put(14, "") // another replica may have a version between them
+	put(15, "", uploadIDName, "six")
+	remove(204, 16, "")
 }
 
 func TestACopyTellsTheReplacedUpload(t *testing.T) {

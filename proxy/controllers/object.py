@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from martlet.conf.options import is_true
-from martlet.http.environ import SPARES_LARGE, SYNC_KEY
+from martlet.http.environ import REPLACED_UPLOADS, SPARES_LARGE, SYNC_KEY
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
@@ -29,6 +29,7 @@ from proxy.headers import IF_TIMESTAMP, returned_headers
 from proxy.lookup.info import Info, container_info
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
+from proxy.replicas.gone_uploads import may_keep_objects, removed_uploads
 from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.locks import (
     LOCK_CHANGES,
@@ -151,10 +152,12 @@ class ObjectController:
         write = prepare_write(core, req, resource, policy, request_headers(req, version))
         if is_lockable(info["sysmeta"]) and VERSION_MARKER not in write.headers:
             check_unlocked(core, write)
+        removed = ""
         if SPARES_LARGE in req.environ:
             ring = core.object_ring(policy, req.trans_id)
             nodes = core.nodes(ring, *resource, is_read=True)
-            refuse_large(core, write.request, nodes, write.headers)
+            keeps = may_keep_objects(info)
+            removed = refuse_large(core, write.request, nodes, write.headers, spares_uploads=keeps)
         if IF_TIMESTAMP in write.headers:
             outcomes = delete_in_order(core, write, write.wire_headers())
         else:
@@ -167,6 +170,10 @@ class ObjectController:
         told = told_by(outcomes)
         # A delete marker is added even if the object did not exist.
         is_done = answer.status < 300 or (answer.status == 404 and VERSION_MARKER in write.headers)
+        if REPLACED_UPLOADS in req.environ and answer.status in (204, 404):
+            # Object servers of former releases do not say what they have removed.
+            ids = {*removed_uploads(outcomes), *filter(None, [removed])}
+            req.environ[REPLACED_UPLOADS] += [(write.request.path, name) for name in ids]
         if have_known_rows(outcomes):
             write.row.send_known(outcomes, row_headers(write.headers))
         if is_done and len(told) < len(write.updates):

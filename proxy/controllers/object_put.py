@@ -14,7 +14,6 @@ all replicas.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -33,6 +32,7 @@ from proxy.controllers.object_write import Write
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.footers import MimeBody, footers_of, has_footers, overridden
+from proxy.replicas.gone_uploads import replaced_uploads
 from proxy.replicas.locks import refuse_locked
 from proxy.replicas.quorum import Answer, have_quorum, own_write_done, quorum_size
 from proxy.replicas.updates import have_known_rows, row_headers, told_by
@@ -41,8 +41,6 @@ from proxy.replicas.versions import rows_of_put
 
 # Bodies up to this size are sent in one message. A GET reads them as a whole before it answers.
 ONE_MESSAGE_BYTES_MAX = 64 * 1024
-
-_REPLACED_UPLOAD = "x-backend-replaced-upload"
 
 _SENTENCES = {
     422: "The Etag that was sent is not the MD5 of the body; nothing was stored.",
@@ -87,19 +85,11 @@ class Store(NamedTuple):
         return response
 
     def _tell_replaced(self, status: int, outcomes: list[Outcome]) -> None:
-        """Tell s3api the upload that this write replaced; one with status 202 replaces nothing.
-
-        Most of the primaries must agree. One that has missed writes may have replaced another
-        upload, and a hand-off has replaced nothing.
-        """
-        replaced: list[tuple[str, str]] | None = self.req.environ.get(REPLACED_UPLOADS)
-        if replaced is None or status != 201:
-            return
-        primaries = self.write.nodes.primaries
-        own = [o.answer for o in outcomes if o.answer.status == 201 and o.node in primaries]
-        counts = Counter(answer.headers.get(_REPLACED_UPLOAD) for answer in own)
-        path, half = self.write.request.path, len(primaries) / 2
-        replaced += [(path, name) for name, count in counts.items() if name and count > half]
+        """Tell s3api the upload that this write replaced; one with status 202 replaces nothing."""
+        gone: list[tuple[str, str]] | None = self.req.environ.get(REPLACED_UPLOADS)
+        if gone is not None and status == 201:
+            ids = replaced_uploads(outcomes, self.write.nodes.primaries)
+            gone += [(self.write.request.path, name) for name in ids]
 
     def _tell_containers(self, told: set[int], size: int, etag: str, footers: Headers) -> None:
         metadata = Headers(self.write.headers)

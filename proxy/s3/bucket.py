@@ -12,6 +12,7 @@ from typing import Any
 
 from martlet.http.headers import Headers
 from martlet.http.response import Response
+from proxy.crew import for_each
 from proxy.middleware.subrequest import Answered
 from proxy.replicas.locks import ENABLED_SYSMETA, WITHOUT_RULE
 from proxy.s3.acl import container_acl_of_header
@@ -139,13 +140,13 @@ def delete_bucket(call: Call) -> Response:
     The bucket is deleted before its parts: a bucket that is not empty keeps its uploads.
     """
     call.ask("DELETE", call.bucket)
-    _delete_parts(call)
+    _delete_all_parts(call)
     if call.owner_of is not None:
         release_bucket(call, call.bucket)
     return empty(204)
 
 
-def _delete_parts(call: Call) -> None:
+def _delete_all_parts(call: Call) -> None:
     parts = f"{call.bucket}{SEGMENTS}"
     marker = ""
     while True:
@@ -157,10 +158,21 @@ def _delete_parts(call: Call) -> None:
             raise
         if not rows:
             break
-        for row in rows:
-            call.ask("DELETE", parts, row["name"], allowed=(404,))
+        delete_parts(call, parts, [str(row["name"]) for row in rows])
         marker = rows[-1]["name"]
     call.ask("DELETE", parts, allowed=(404, 409))
+
+
+def delete_parts(call: Call, container: str, names: list[str]) -> None:
+    """Delete objects of a container of parts, several at a time.
+
+    :raises S3Error: one was not deleted. The others may be.
+    """
+
+    def delete_one(name: str) -> None:
+        call.ask("DELETE", container, name, allowed=(404,))
+
+    for_each(delete_one, names, call.options.multi_delete_concurrency)
 
 
 def get_location(call: Call) -> Response:

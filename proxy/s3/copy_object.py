@@ -11,6 +11,7 @@ from martlet.http.response import Response
 from martlet.words.names import BadNameError, check_text, wsgi_to_str
 from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.subrequest import Answered, read_body
+from proxy.replicas.gone_uploads import UPLOAD_ID
 from proxy.s3.acl import object_acl_of_header
 from proxy.s3.call import Call, xml
 from proxy.s3.conditions import check_done, condition_of
@@ -24,7 +25,6 @@ from proxy.s3.object_headers import (
     REDIRECT,
     STORAGE_CLASS,
     TAGGING,
-    UPLOAD_ID,
     class_header,
     quoted,
     redirect_header,

@@ -17,8 +17,9 @@ from martlet.conf.options import is_true
 from martlet.http.headers import Headers
 from proxy.middleware.encryption.cipher import Transform, transform
 from proxy.middleware.subrequest import ask_app, close_body
+from proxy.replicas.gone_uploads import UPLOAD_ID
 from proxy.s3.call import Call, Query
-from proxy.s3.object_headers import SYSMETA, UPLOAD_ID
+from proxy.s3.object_headers import SYSMETA
 from proxy.s3.wire.customer_key import (
     PREFIX,
     CustomerKey,

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from martlet.http.response import Response
-from proxy.crew import run_crew
+from proxy.crew import for_each
 from proxy.replicas.versions import NULL
 from proxy.s3.bodies import read_document, require_sum
 from proxy.s3.call import Call, xml
@@ -103,23 +102,14 @@ def _for_each(
     outcomes: list[dict[str, str] | S3Error],
 ) -> None:
     """Do ``work`` for each number in parallel; an error of the S3 API is the outcome of its own."""
-    left = iter(numbers)
-    lock = threading.Lock()  # guards the iterator
 
-    def do_next() -> bool:
-        with lock:
-            number = next(left, None)
-        if number is None:
-            return False
+    def try_one(number: int) -> None:
         try:
             work(number)
         except S3Error as error:
             outcomes[number] = error
-        return True
 
-    size = min(call.options.multi_delete_concurrency, len(numbers))
-    for _ in run_crew(do_next, size, 3600.0) if size else ():
-        pass
+    for_each(try_one, numbers, call.options.multi_delete_concurrency)
 
 
 def _result(

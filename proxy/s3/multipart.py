@@ -18,10 +18,11 @@ from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
 from proxy.middleware.subrequest import Answered, read_body
+from proxy.replicas.gone_uploads import UPLOAD_ID
 from proxy.replicas.locks import LOCK_HOLD, LOCK_MODE, LOCK_UNTIL
 from proxy.s3.acl import acl_of_parts, object_acl_of_header
 from proxy.s3.bodies import read_document
-from proxy.s3.bucket import SEGMENTS
+from proxy.s3.bucket import SEGMENTS, delete_parts
 from proxy.s3.call import Call, empty, xml
 from proxy.s3.conditions import check_done, condition_of
 from proxy.s3.copied_checksum import CopiedChecksum
@@ -38,7 +39,6 @@ from proxy.s3.object_headers import (
     STORAGE_CLASS,
     SYSMETA,
     TAGGING,
-    UPLOAD_ID,
     quoted,
     row_class,
     stored_headers,
@@ -48,6 +48,7 @@ from proxy.s3.object_writes import store
 from proxy.s3.objects import facts_of
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_header
+from proxy.s3.unused_parts import drop_unlisted_parts
 from proxy.s3.upload_checksums import WholeChecksum
 from proxy.s3.uploads import (
     Upload,
@@ -213,6 +214,7 @@ def complete_upload(call: Call) -> Response:
     headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
     headers |= _lock_of(call, upload)
     answer = _put_manifest(call, upload, parts, headers, checks)
+    drop_unlisted_parts(call, call.account_of(call.bucket), upload, {number for number, _ in parts})
     call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
     version = answer.headers.get("x-object-version-id")
     shown = {} if upload.headers.get(SEALED) else shown_encryption(None)
@@ -363,7 +365,6 @@ def _completed(call: Call, etag: str, headers: Mapping[str, str], checksum: str)
 def abort_upload(call: Call) -> Response:
     """AbortMultipartUpload. An interrupted one can be repeated: the upload goes after its parts."""
     upload = find_upload(call)
-    for _, row in parts_of(call, upload):
-        call.ask("DELETE", upload.container, str(row["name"]), allowed=(404,))
+    delete_parts(call, upload.container, [str(row["name"]) for _, row in parts_of(call, upload)])
     call.ask("DELETE", upload.container, upload.name, allowed=(404,))
     return empty(204)

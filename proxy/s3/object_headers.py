@@ -24,7 +24,6 @@ from proxy.s3.wire.website import check_location
 META = "x-amz-meta-"
 SYSMETA = "X-Object-Sysmeta-S3Api-"
 ETAG = f"{SYSMETA}Etag"
-UPLOAD_ID = f"{SYSMETA}Upload-Id"
 CHECKSUM = f"{SYSMETA}Checksum"
 #: The header that tells whether a checksum is made of those of parts.
 CHECKSUM_TYPE = f"{CHECKSUM_PREFIX}type"

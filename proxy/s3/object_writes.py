@@ -13,7 +13,8 @@ from martlet.http.environ import SPARES_LARGE, SPARES_VERSIONS, UPDATE_FOOTERS, 
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered, ask_app, read_body
-from proxy.replicas.locks import LOCK_BYPASS
+from proxy.replicas.gone_uploads import UPLOAD_ID, may_keep_objects
+from proxy.replicas.locks import LOCK_BYPASS, LOCK_MODE
 from proxy.replicas.spared import LARGE
 from proxy.replicas.versions import NULL
 from proxy.s3.acl import object_acl_of_header
@@ -202,8 +203,7 @@ def delete(
     headers = {"accept": "application/json", **bypass_header(call)}
     answer = None if version else _delete_without_parts(call, key, headers)
     if answer is None:
-        if _has_parts(call, key, version, headers):
-            query["multipart-manifest"] = "delete"
+        query |= _query_for_parts(call, key, version, headers)
         if version.get("version-id") == "null":
             call.base[SPARES_VERSIONS] = True
         allowed = (404, 400)
@@ -266,8 +266,11 @@ def _parts_of_current(call: Call, key: str) -> list[tuple[str, str]]:
     """The parts that a DELETE of the object must delete too, as `parts_of_manifest` names them."""
     if call.is_enabled(call.bucket):
         return []
-    if call.is_versioned(call.bucket) and _has_id(call.ask("HEAD", call.bucket, key).headers):
+    found = call.ask("HEAD", call.bucket, key).headers
+    if call.is_versioned(call.bucket) and _has_id(found):
         return []
+    if found.get(UPLOAD_ID) and not may_keep_objects(call.info(call.bucket)):
+        return []  # the answer to the DELETE tells which upload it has removed
     return parts_of_manifest(call, key)
 
 
@@ -303,10 +306,10 @@ def _delete_without_parts(call: Call, key: str, headers: Mapping[str, str]) -> A
     return answer
 
 
-def _has_parts(
+def _query_for_parts(
     call: Call, key: str, version: Mapping[str, str], headers: Mapping[str, str]
-) -> bool:
-    """Whether a DELETE must delete the segments of a large object too.
+) -> dict[str, str]:
+    """The query with which a DELETE deletes the segments of a large object too.
 
     It must not where the object becomes an old version. A client that may write and not read may
     delete, so its 403 does not count.
@@ -316,14 +319,20 @@ def _has_parts(
     """
     found = call.ask("HEAD", call.bucket, key, query=version, allowed=(400, 403, 404))
     if not version and call.is_enabled(call.bucket):
-        return False
+        return {}
     if found.status == 403:
         head = call.request("HEAD", call.bucket, key, query=version, pre_authorized=True)
         found = ask_app(call.app, head)
     if not version and _has_id(found.headers):
-        return False
+        return {}
     refuse_locked(found.headers, LOCK_BYPASS in headers)
-    return is_true(found.headers.get("x-static-large-object"))
+    if not is_true(found.headers.get("x-static-large-object")):
+        return {}
+    query = {"multipart-manifest": "delete"}
+    # The parts of uploads are in one container. The expirer does not bypass locks.
+    if found.headers.get(UPLOAD_ID) and LOCK_MODE not in found.headers:
+        query["async"] = "on"
+    return query
 
 
 def _has_id(found: Headers) -> bool:

@@ -39,14 +39,16 @@ class S3Options:
     max_bucket_listing: int = option(1000, "Most entries in a listing of a bucket")
     max_parts_listing: int = option(1000, "Most entries in a listing of parts")
     max_multi_delete_objects: int = option(1000, "Most objects in one multi-object delete")
-    multi_delete_concurrency: int = option(128, "Objects of one request deleted in parallel")
+    multi_delete_concurrency: int = option(
+        128, "Objects, or parts of an upload, that one request deletes in parallel"
+    )
     max_upload_part_num: int = option(
         1000, "The highest number of a part; not above max_manifest_segments of slo"
     )
     replaced_parts_delay: int = option(
         600,
-        "How long parts of a multipart upload stay after its object was replaced, for clients that "
-        "still read it; the expirer deletes them",
+        "How long parts of a multipart upload stay after its object was replaced or deleted, for "
+        "clients that still read it; the expirer deletes them",
         "s",
     )
     min_segment_size: int = option(5242880, "The least size of a part but the last", "bytes")

@@ -39,9 +39,9 @@ from proxy.s3.null_version import name_null
 from proxy.s3.object_headers import check_unsupported
 from proxy.s3.operations import SLOW, Operation, is_copy, operation_of, subresource_of
 from proxy.s3.options import S3Options
-from proxy.s3.replaced_parts import drop_replaced_parts
 from proxy.s3.rows import MARK, split_row
 from proxy.s3.slow_answers import answer_in_time
+from proxy.s3.unused_parts import drop_replaced_parts
 from proxy.s3.website import serve_page
 from proxy.s3.wire.addressing import Address, address_of, bucket_in_host, is_bucket_name
 from proxy.s3.wire.credentials import ANONYMOUS, Claim, Message

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from martlet.http.headers import Headers
+from proxy.replicas.gone_uploads import UPLOAD_ID
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call
-from proxy.s3.object_headers import CHECKSUM_KIND, ETAG, UPLOAD_ID
+from proxy.s3.object_headers import CHECKSUM_KIND, ETAG
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import Kind
 

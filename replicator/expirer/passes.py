@@ -27,6 +27,7 @@ from replicator.expirer.tasks import (
     end_of,
     gets_no_more_tasks,
     is_due,
+    names_of_manifest,
     parse_task,
     part_of,
     share_of,
@@ -218,15 +219,26 @@ class Expirer:
     def _status_of_use(self, part: UploadPart) -> int:
         """412 if the object of the upload is there and needs the part, 404 if not; 5xx: unknown.
 
-        A completion that was sent twice may have brought it back after it was replaced. Or it is
-        about to be deleted.
+        A completion that was sent twice may have brought it back after it was replaced, or may have
+        listed other parts. Or it is about to be deleted.
         """
         path = quote_path(f"/v1/{part.account}/{part.bucket}/{part.key}")
         found = self._client.request("HEAD", f"{path}?symlink=get", {"X-Newest": "true"})
         found.close()
         if found.status // 100 != 2:
             return found.status
-        return 412 if found.headers.get(_UPLOAD_ID) == part.upload_id else 404
+        if found.headers.get(_UPLOAD_ID) != part.upload_id:
+            return 404
+        asked = f"{path}?multipart-manifest=get&symlink=get"
+        manifest = self._client.request("GET", asked, {"X-Newest": "true"})
+        if manifest.status // 100 != 2:
+            manifest.close()
+            return manifest.status
+        try:
+            is_used = part.path in names_of_manifest(manifest.body())
+        except ValueError:  # it may be encrypted
+            is_used = True
+        return 412 if is_used else 404
 
     def _report(self) -> None:
         now = time.monotonic()

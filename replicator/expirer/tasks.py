@@ -9,6 +9,7 @@ the X-Delete-At that it expects, so another X-Delete-At wins, too.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +22,8 @@ from replicator.expirer.options import Delays
 
 _CLEANS_QUEUE = "X-Backend-Clean-Expiring-Object-Queue"
 _SEGMENTS = "+segments"
+#: How long a task waits for the end of a part's object. A later end of it makes new tasks.
+_IN_USE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +47,28 @@ class Task:
 
 
 class UploadPart(NamedTuple):
-    """The upload of the S3 API that an object is a part of, and where its object would be."""
+    """A part of an upload of the S3 API.
+
+    :param path: of the part, ``/container/object``.
+    :param key: of the object that the upload would become, in ``bucket``.
+    """
 
     account: str
+    path: str
     bucket: str
     key: str
     upload_id: str
 
 
 def part_of(task: Task) -> UploadPart | None:
-    """The upload to which the object of an asynchronous task belongs, by its name; None: none."""
+    """The part that the object of an asynchronous task is, by its name; None if it is none."""
     key, _, rest = task.obj.rpartition("/")
     key, _, upload_id = key.rpartition("/")
     is_part = key and upload_id and rest.isascii() and rest.isdecimal()
     if not (task.is_async and is_part and task.container.endswith(_SEGMENTS)):
         return None
-    return UploadPart(task.account, task.container.removesuffix(_SEGMENTS), key, upload_id)
+    path = f"/{task.container}/{task.obj}"
+    return UploadPart(task.account, path, task.container.removesuffix(_SEGMENTS), key, upload_id)
 
 
 class End(Enum):
@@ -107,7 +116,8 @@ def end_of(status: int, task: Task, now: Timestamp, reclaim_age: float) -> End:
     if status == 409 or (task.is_async and status == 404):
         return End.GONE
     if status in (404, 412) or (task.is_async and status == 403):  # it is locked
-        is_old = float(task.due) <= float(now) - reclaim_age
+        patience = _IN_USE_SECONDS if task.is_async and status == 412 else reclaim_age
+        is_old = float(task.due) <= float(now) - patience
         return End.GIVEN_UP if is_old else End.WAITING
     return End.FAILED
 
@@ -133,6 +143,17 @@ def end_marker(now: Timestamp) -> str:
 def gets_no_more_tasks(container: str, now: Timestamp, divisor: int) -> bool:
     """Whether all times that belong to a container have passed, so that it may be removed."""
     return int(container) + EXPIRER_CONTAINERS_PER_DIVISOR + divisor < float(now)
+
+
+def names_of_manifest(body: bytes) -> set[str]:
+    """The segments that a manifest of a large object names, each ``/container/object``.
+
+    :raises ValueError: it is no manifest that can be read.
+    """
+    entries = json.loads(body)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError("the manifest is no list of segments")
+    return {str(entry["name"]) for entry in entries if "name" in entry}
 
 
 def removed_row(name: str, now: Timestamp) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from proxy import crew
-from proxy.crew import run_crew
+from proxy.crew import for_each, run_crew
 
 
 @pytest.fixture
@@ -131,3 +131,20 @@ def test_a_caller_that_goes_away_waits_for_what_is_under_way(is_stopped: threadi
     assert begun.wait(60)
     looks.close()
     assert ended == [True]
+
+
+def test_each_item_is_done_once() -> None:
+    done: list[int] = []
+    for_each(done.append, range(100), 8)
+    assert sorted(done) == list(range(100))
+    for_each(done.append, [], 8)
+    assert len(done) == 100
+
+
+def test_the_error_of_an_item_is_raised() -> None:
+    def work(number: int) -> None:
+        if number == 3:
+            raise ValueError(number)
+
+    with pytest.raises(ValueError, match="3"):
+        for_each(work, range(100), 4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks for the expirer, and the uploads that a PUT has replaced."""
+"""Tasks for the expirer, and the uploads that a PUT has replaced or a DELETE removed."""
 
 from __future__ import annotations
 
@@ -119,4 +119,31 @@ def test_a_write_that_lost_has_replaced_nothing(cluster: FakeCluster) -> None:
     found: list[tuple[str, str]] = []
     old = {"X-Timestamp": "1.0"}
     assert cluster.call("PUT", "/v1/a/c/o", b"x", old, **{REPLACED_UPLOADS: found}).status == 202
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("told", "removed"),
+    [(["one"] * 3, ["one"]), (["", "one", ""], ["one"]), (["one", "two", ""], ["one", "two"])],
+)
+def test_one_replica_tells_which_upload_a_delete_removed(
+    cluster: FakeCluster, told: list[str], removed: list[str]
+) -> None:
+    cluster.call("PUT", "/v1/a/c/o", b"x")
+    for device, upload in zip(cluster.devices, told, strict=False):
+        device.more_headers = {"X-Backend-Replaced-Upload": upload} if upload else {}
+    found: list[tuple[str, str]] = []
+    assert cluster.call("DELETE", "/v1/a/c/o", **{REPLACED_UPLOADS: found}).status == 204
+    assert sorted(found) == [("/a/c/o", upload) for upload in removed]
+    assert cluster.call("DELETE", "/v1/a/c/o").status == 404
+
+
+@pytest.mark.parametrize("status", [409, 412, 503])
+def test_a_delete_that_failed_has_removed_nothing(cluster: FakeCluster, status: int) -> None:
+    cluster.call("PUT", "/v1/a/c/o", b"x")
+    for device in cluster.devices:
+        device.more_headers = {"X-Backend-Replaced-Upload": "one"}
+        device.fault = lambda seen: status if seen.method == "DELETE" else None
+    found: list[tuple[str, str]] = []
+    assert cluster.call("DELETE", "/v1/a/c/o", **{REPLACED_UPLOADS: found}).status == status
     assert found == []

@@ -41,6 +41,7 @@ class Stored:
     delete_at: int | None = None
     is_there: bool = True
     upload: str = ""  # the id of the multipart upload that it was
+    manifest: bytes = b""
 
 
 @dataclass
@@ -98,6 +99,10 @@ class Cluster:
         headers = {"X-Timestamp": known.time.normal} if known is not None else {}
         if known is not None and known.upload:
             headers["X-Object-Sysmeta-S3api-Upload-Id"] = known.upload
+        if req.method == "GET":
+            assert known is not None
+            assert req.params["multipart-manifest"] == "get"
+            return Response(200, headers, known.manifest)(environ, start_response)
         return Response(self._delete(req, path), headers)(environ, start_response)
 
     def _delete(self, req: Request, path: str) -> int:
@@ -274,24 +279,46 @@ def test_an_asynchronous_deletion_needs_no_time_at_the_object(cluster: Cluster) 
 
 @pytest.mark.parametrize(("upload", "kept"), [("ID", True), ("OTHER", False), ("", False)])
 def test_parts_that_their_object_needs_stay(cluster: Cluster, upload: str, kept: bool) -> None:
-    """A completion that was sent twice may have brought back the object that was replaced."""
+    """A completion that was sent twice may have brought back the object that was replaced.
+
+    Or it may have listed other parts than the first.
+    """
     parts = [f"/a/b+segments/the/key/ID/{number}" for number in range(1, 4)]
-    others = ["/a/b+segments/the/key/ID", "/a/b+segments/1", "/a/c/the/key/ID/1"]
+    listed = [{"name": path.removeprefix("/a"), "bytes": 1} for path in parts]
+    others = [
+        "/a/b+segments/the/key/ID/4",
+        "/a/b+segments/the/key/ID",
+        "/a/b+segments/1",
+        "/a/c/the/key/ID/1",
+    ]
     container = task_container(b"", START + 50)
     for path in parts + others:
         cluster.objects[path] = Stored(Timestamp(START))
         row = task_name(START + 50, *path[1:].split("/", 2))
         cluster.queue.setdefault(container, {})[row] = Timestamp(START), ASYNC_DELETE_TYPE
     if upload:
-        cluster.objects["/a/b/the/key"] = Stored(Timestamp(START + 60), None, True, upload)
+        body = json.dumps([*listed, {"data": "eA=="}]).encode()
+        cluster.objects["/a/b/the/key"] = Stored(Timestamp(START + 60), None, True, upload, body)
     found = figures(expirer(cluster).run_once())
     there = {path for path, stored in cluster.objects.items() if stored.is_there}
     assert there - {"/a/b/the/key"} == (set(parts) if kept else set())
-    assert (found["deleted"], found.get("waiting", 0)) == ((3, 3) if kept else (6, 0))
+    assert (found["deleted"], found.get("waiting", 0)) == ((4, 3) if kept else (7, 0))
     if kept:
         del cluster.objects["/a/b/the/key"]
         assert figures(expirer(cluster).run_once())["deleted"] == 3
     assert cluster.tasks == []
+
+
+@pytest.mark.parametrize("manifest", [b"", b"{}", b"7", b"[7]", b'["name"]', b"\x00\xff"])
+def test_parts_of_a_manifest_that_cannot_be_read_stay(cluster: Cluster, manifest: bytes) -> None:
+    """It may be encrypted."""
+    cluster.objects["/a/b+segments/k/ID/1"] = Stored(Timestamp(START))
+    cluster.objects["/a/b/k"] = Stored(Timestamp(START), None, True, "ID", manifest)
+    row = task_name(START + 50, "a", "b+segments", "k/ID/1")
+    cluster.queue[task_container(b"", START + 50)] = {row: (Timestamp(START), ASYNC_DELETE_TYPE)}
+    assert figures(expirer(cluster).run_once())["waiting"] == 1
+    assert figures(expirer(cluster, 3650).run_once())["given_up"] == 1
+    assert cluster.objects["/a/b+segments/k/ID/1"].is_there
 
 
 def test_parts_wait_while_it_is_not_known_whether_they_are_needed(cluster: Cluster) -> None:

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of multipart uploads whose objects were replaced: the expirer deletes them.
+"""Parts of multipart uploads that are of no use any more: the expirer deletes them.
 
-The object servers tell which upload a PUT has replaced. Its parts stay for some minutes, so that
-clients that read the old object can read on. If the proxy stops between the PUT and the tasks for
-the expirer, the parts stay for good.
+The object servers tell which upload a PUT has replaced or a DELETE has removed. Its parts stay for
+some minutes, so that clients that read the old object can read on. A completion leaves the parts
+that it does not list. If the proxy stops between the write and the tasks for the expirer, the parts
+stay for good.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from urllib.parse import unquote, urlencode
 
 from martlet.http.environ import REPLACED_UPLOADS
@@ -19,6 +20,7 @@ from martlet.log import fields, get_logger
 from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import ask_app, delete_later, environ_of, get_container_info
+from proxy.replicas.gone_uploads import may_keep_objects
 from proxy.s3.call import SOURCE, Call
 from proxy.s3.uploads import Upload
 
@@ -27,7 +29,7 @@ _PAGE = 1000
 
 
 def drop_replaced_parts(call: Call) -> None:
-    """Have the parts deleted of the uploads that this request has replaced.
+    """Have the parts deleted of the uploads that this request has replaced or removed.
 
     An error is logged: the request itself has succeeded, and the parts stay.
     """
@@ -35,42 +37,53 @@ def drop_replaced_parts(call: Call) -> None:
     while replaced:
         path, upload_id = replaced.pop()
         account, container, key = unquote(path).removeprefix("/").split("/", 2)
-        try:
-            is_done = _drop(call, account, Upload(container, key, upload_id, Headers()))
-        except Exception:
-            log.exception("cannot look for the parts of a replaced upload")
-            is_done = False
-        if not is_done:
-            shown = fields(account=account, container=container, key=key, upload=upload_id)
-            log.warning("the parts of a replaced upload stay %s", shown)
+        _drop(call, account, Upload(container, key, upload_id, Headers()))
 
 
-def _drop(call: Call, account: str, upload: Upload) -> bool:
+def drop_unlisted_parts(call: Call, account: str, upload: Upload, listed: Collection[int]) -> None:
+    """Have the parts deleted that a completion has not listed; an error is logged.
+
+    Another completion may list them at the same time: the expirer looks whether they are in use.
+
+    :param listed: their numbers.
+    """
+    _drop(call, account, upload, listed)
+
+
+def _drop(call: Call, account: str, upload: Upload, kept: Collection[int] | None = None) -> None:
+    try:
+        is_done = _leave_parts(call, account, upload, kept)
+    except Exception:
+        log.exception("cannot look for the parts of an upload")
+        is_done = False
+    if not is_done:
+        shown = fields(account=account, bucket=upload.bucket, key=upload.key)
+        log.warning("unused parts stay %s", f"{shown} {fields(upload=upload.upload_id)}")
+
+
+def _leave_parts(call: Call, account: str, upload: Upload, kept: Collection[int] | None) -> bool:
     """Whether all parts have their tasks, or may still be of use.
 
-    Where versions are or were kept, the object may live on as one, and with X-Versions-Location or
-    X-History-Location as a copy of its manifest.
+    :param kept: the numbers of those to keep; None if the object is gone.
     """
     info = get_container_info(call.base, call.app, account, upload.bucket, SOURCE)
-    stored = info["sysmeta"]
-    keeps_versions = stored.get("versions-enabled") or stored.get("versions-location")
-    keeps_versions = keeps_versions or info.get("versions")  # of old releases
-    if keeps_versions or not 200 <= info["status"] < 300:
+    if not 200 <= info["status"] < 300 or may_keep_objects(info):
         return True
     due = Timestamp(time.time() + call.options.replaced_parts_delay)
     place = account, upload.container
     for names in _pages(call, account, upload):
-        if upload.name in names:  # an answer to its completion got lost, and it can be repeated
-            return True
-        parts = [name for name in names if _is_part(upload, name)]
+        if kept is None and upload.name in names:
+            return True  # an answer to its completion got lost, and it can be repeated
+        parts = [name for name in names if _is_dropped(upload, name, kept or ())]
         if parts and not delete_later(call.base, call.app, place, parts, due, SOURCE):
             return False
     return True
 
 
-def _is_part(upload: Upload, name: str) -> bool:
+def _is_dropped(upload: Upload, name: str, kept: Collection[int]) -> bool:
     number = name.removeprefix(f"{upload.name}/")
-    return number != name and number.isascii() and number.isdecimal()
+    is_part = number != name and number.isascii() and number.isdecimal()
+    return is_part and int(number) not in kept
 
 
 def _pages(call: Call, account: str, upload: Upload) -> Iterator[list[str]]:

@@ -1,9 +1,10 @@
-"""The parts of a multipart upload whose object is replaced: the expirer deletes them."""
+"""Parts of multipart uploads that are of no use any more: the expirer deletes them."""
 
 from __future__ import annotations
 
 import io
 import itertools
+import json
 import os
 import tarfile
 from collections.abc import Iterator
@@ -216,3 +217,111 @@ def test_swifts_api_keeps_segments(
     assert account.call("PUT", bucket, "k", body=b"new").status == 201
     await_later_parts(cluster, s3, account, bucket)
     assert parts_in(account, bucket) == [f"k/{used}/1", f"k/{used}/2"]
+
+
+def delete(s3: Any, bucket: str) -> None:
+    s3.delete_object(Bucket=bucket, Key="k")
+
+
+def delete_among_many(s3: Any, bucket: str) -> None:
+    doomed = {"Objects": [{"Key": "k"}, {"Key": "none"}]}
+    assert len(s3.delete_objects(Bucket=bucket, Delete=doomed)["Deleted"]) == 2
+
+
+def delete_on_condition(s3: Any, bucket: str) -> None:
+    etag = s3.head_object(Bucket=bucket, Key="k")["ETag"]
+    s3.delete_object(Bucket=bucket, Key="k", IfMatch=etag)
+
+
+@pytest.mark.parametrize("remove", [delete, delete_among_many, delete_on_condition])
+def test_the_parts_of_a_deleted_upload_are_deleted_later(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str, remove: Any
+) -> None:
+    used, kept = upload(s3, bucket), upload(s3, bucket, "other")
+    remove(s3, bucket)
+    with pytest.raises(s3.exceptions.ClientError, match="404"):
+        s3.head_object(Bucket=bucket, Key="k")
+    parts = {f"k/{used}/1", f"k/{used}/2"}
+    assert parts <= set(parts_in(account, bucket))
+    await_parts(cluster, account, bucket, [f"other/{kept}/1", f"other/{kept}/2"])
+    assert s3.get_object(Bucket=bucket, Key="other")["Body"].read() == b"onetwo"
+
+
+def test_a_refused_delete_keeps_the_parts(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    used = upload(s3, bucket)
+    with pytest.raises(s3.exceptions.ClientError, match="PreconditionFailed"):
+        s3.delete_object(Bucket=bucket, Key="k", IfMatch='"another"')
+    await_later_parts(cluster, s3, account, bucket)
+    assert parts_in(account, bucket) == [f"k/{used}/1", f"k/{used}/2"]
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"onetwo"
+
+
+def test_a_delete_of_swifts_object_deletes_its_segments_at_once(
+    s3: Any, account: Account, bucket: str
+) -> None:
+    segments = f"{bucket}-segments"
+    assert account.call("PUT", segments).status == 201
+    assert account.call("PUT", segments, "one", body=b"one").status == 201
+    manifest = json.dumps([{"path": f"/{segments}/one"}]).encode()
+    query = {"multipart-manifest": "put"}
+    assert account.send("PUT", account.url(bucket, "k", **query), body=manifest).status == 201
+    s3.delete_object(Bucket=bucket, Key="k")
+    assert account.call("GET", segments).lines == []
+    assert account.call("HEAD", bucket, "k").status == 404
+
+
+def test_the_parts_of_a_deleted_version_are_deleted(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    used = [upload(s3, bucket) for _ in range(3)]
+    newest, middle, oldest = (
+        row["VersionId"] for row in s3.list_object_versions(Bucket=bucket)["Versions"]
+    )
+    s3.delete_object(Bucket=bucket, Key="k")  # adds a delete marker
+    s3.delete_object(Bucket=bucket, Key="k", VersionId=middle)
+    left = [f"k/{one}/{number}" for one in sorted((used[0], used[2])) for number in (1, 2)]
+    await_parts(cluster, account, bucket, left)
+    for version in (newest, oldest):
+        read = s3.get_object(Bucket=bucket, Key="k", VersionId=version)
+        assert read["Body"].read() == b"onetwo"
+    assert len(s3.list_object_versions(Bucket=bucket)["Versions"]) == 2
+
+
+def complete(s3: Any, bucket: str, numbers: list[int], listed: list[int]) -> str:
+    """Upload parts and complete the upload with some of them; return its id."""
+    target = {"Bucket": bucket, "Key": "k"}
+    target["UploadId"] = s3.create_multipart_upload(**target)["UploadId"]
+    parts = {
+        number: s3.upload_part(**target, PartNumber=number, Body=f"{number};".encode())["ETag"]
+        for number in numbers
+    }
+    chosen = [{"PartNumber": number, "ETag": parts[number]} for number in listed]
+    s3.complete_multipart_upload(**target, MultipartUpload={"Parts": chosen})
+    return target["UploadId"]
+
+
+def test_parts_that_a_completion_does_not_list_are_deleted(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    used = complete(s3, bucket, [1, 2, 3, 10, 11], [2, 10])
+    await_parts(cluster, account, bucket, [f"k/{used}/10", f"k/{used}/2"])
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"2;10;"
+
+
+def test_many_parts_go_with_an_abort_and_with_the_bucket(
+    s3: Any, account: Account, bucket: str
+) -> None:
+    for key in ("aborted", "left"):
+        target = {"Bucket": bucket, "Key": key}
+        target["UploadId"] = s3.create_multipart_upload(**target)["UploadId"]
+        for number in range(1, 41):
+            s3.upload_part(**target, PartNumber=number, Body=b"x")
+        if key == "aborted":
+            s3.abort_multipart_upload(**target)
+            assert parts_in(account, bucket) == []
+    assert len(parts_in(account, bucket)) == 41
+    s3.delete_bucket(Bucket=bucket)
+    assert account.call("HEAD", f"{bucket}+segments").status == 404
