@@ -13,7 +13,10 @@ metadata.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
@@ -21,7 +24,8 @@ from typing import Any, NamedTuple
 
 from martlet.words.timestamp import Timestamp
 
-_PLAIN_LENGTH = len("1700000000.00000")
+#: Of a row's times in their usual form: all three are one.
+PLAIN_LENGTH = len("1700000000.00000")
 _PLAIN_TIME = re.compile(r"\d{10}\.\d{5}", re.ASCII).fullmatch
 _ENCODED_TIMES = re.compile(
     r"([0-9._a-fA-F]+)([+-][0-9a-fA-F]{1,16})?([+-][0-9a-fA-F]{1,16})?", re.ASCII
@@ -106,14 +110,14 @@ def _at_distance(start: Timestamp, ticks: int) -> Timestamp:
 
 def data_time(created_at: str) -> str:
     """The time of the data, in the form that sorts by time as text."""
-    if len(created_at) == _PLAIN_LENGTH:
+    if len(created_at) == PLAIN_LENGTH:
         return created_at
     return decode_times(created_at).data.internal
 
 
 def last_modified(created_at: str) -> str:
     """The time that a listing shows for a row, in ISO form."""
-    if len(created_at) != _PLAIN_LENGTH:
+    if len(created_at) != PLAIN_LENGTH:
         return decode_times(created_at).metadata.isoformat
     # The same as Timestamp(created_at).isoformat; the fast path of long listings.
     day, second = divmod(int(created_at[:10]), 86400)
@@ -179,14 +183,22 @@ def record_of(
 
 
 def plain_records(rows: list[Any], policy: int) -> list[Record] | None:
-    """The records of rows in their usual form, of six values; None if one of them is not usual.
+    """The records of rows in their usual form; None if one of them is not usual.
 
-    The values are checked column by column, which takes a third of the time of `record_of`. The
-    texts come from a decoder of UTF-8.
+    Such rows have six values, or nine: with a version, and without other times. The values are
+    checked column by column, which takes a third of the time of `record_of`. The texts come from a
+    decoder of UTF-8.
     """
-    if set(map(type, rows)) != {list} or set(map(len, rows)) != {6}:
+    lengths = set(map(len, rows)) if set(map(type, rows)) == {list} else set()
+    if lengths not in ({6}, {9}):
         return None
-    names, stamps, sizes, content_types, etags, deleted = zip(*rows, strict=True)
+    names, stamps, sizes, content_types, etags, deleted, *others = zip(*rows, strict=True)
+    versions: Iterable[str] = itertools.repeat("")
+    if others:
+        *later, versions = others
+        is_usual = all(times.count(None) == len(rows) for times in later)
+        if not is_usual or not _are_plain_versions(versions, stamps):
+            return None
     types = set(content_types) if set(map(type, content_types)) == {str} else {"\x00"}
     if set(map(type, (*names, *stamps, *etags))) != {str} or not all(names):
         return None
@@ -197,10 +209,16 @@ def plain_records(rows: list[Any], policy: int) -> list[Record] | None:
     texts = "".join((*types, *names, *etags))
     if "\x00" in texts or "swift_bytes" in texts or not all(map(_PLAIN_TIME, set(stamps))):
         return None
-    return [
-        _new_record(Record, (name, stamp, size, content_type, etag, is_deleted, policy, ""))
-        for name, stamp, size, content_type, etag, is_deleted in rows
-    ]
+    policies = itertools.repeat(policy)
+    columns = names, stamps, sizes, content_types, etags, deleted, policies, versions
+    return list(map(_new_record, itertools.repeat(Record), zip(*columns, strict=False)))
+
+
+def _are_plain_versions(versions: Sequence[Any], stamps: Sequence[Any]) -> bool:
+    """Whether these are ids as of writes, none of which is after its time."""
+    if set(map(type, (*versions, *stamps))) != {str} or not all(map(_PLAIN_TIME, versions)):
+        return False
+    return all(map(operator.le, versions, stamps))
 
 
 def _check_version(version: Any, created_at: str) -> None:

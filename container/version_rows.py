@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from container.record import CURRENT, NULL, Record, Times, data_time, decode_times, merge_records
 from container.replace import replace_rows
 from container.shard_spans import read_spans
+from container.version_removals import merge_removals
 from container.version_tables import NOTE_POLICY, has_versions
 from martlet.words.delete_markers import MARKER_TYPE, NULL_MARKER_ETAG
 
@@ -102,19 +103,20 @@ def _merge_name(
         " FROM object WHERE deleted IN (0, 1) AND name = ?"
     )
     derived = {rowid: Record(*rest) for rowid, *rest in connection.execute(query, (name,))}
-    count = size = 0
+    size = 0
     if is_new:
         incoming = [*derived.values(), *incoming]  # the present object is the null version
     else:
         size += sum(row.size for row in derived.values())
-    is_misplaced = False
-    for change in _merged(connection, name, incoming, own_policy):
-        before, after = change
-        if after.storage_policy_index != own_policy:
-            is_misplaced = True
-            connection.execute(NOTE_POLICY, (after.storage_policy_index,))
+    removed = merge_removals(connection, incoming, own_policy)
+    count, size, policies = -removed.versions, size - removed.size, set[int]()
+    for before, after in _merged(connection, name, removed.left, own_policy):
+        policies.add(after.storage_policy_index)
         count += _is_counted(after) - _is_counted(before)
         size += _counted_size(after) - _counted_size(before)
+    policies.discard(own_policy)
+    is_misplaced = bool(policies)
+    connection.executemany(NOTE_POLICY, [(policy,) for policy in policies])
     current, row = _current(connection, name)
     size -= row.size
     if list(derived.values()) != [row]:
