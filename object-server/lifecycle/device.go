@@ -39,7 +39,7 @@ type device struct {
 	isAway  bool               // the server did not have it the last time
 
 	counting sync.Mutex
-	report   Report  // of the partition that is worked on; guarded by counting
+	report   Report  // since counted was called; guarded by counting
 	waiting  []parts // uploads whose parts go; guarded by counting
 }
 
@@ -129,33 +129,18 @@ func (d *device) pass(ctx context.Context, isOnce bool, report *Report) {
 	if !p.Ended.IsZero() || p.Began.IsZero() {
 		*p = progress{Began: time.Now()}
 	}
-	d.walk(ctx, p, report)
+	d.goOn(ctx, p, report)
 }
 
-// walk goes through the partitions behind the cursor.
-func (d *device) walk(ctx context.Context, p *progress, report *Report) {
+// goOn goes through the partitions behind the cursor.
+func (d *device) goOn(ctx context.Context, p *progress, report *Report) {
 	d.buckets, d.seen = map[string]*bucket{}, map[string]sight{}
 	all, err := d.units(p.After)
 	if err != nil {
 		d.config.Logger.Warn("a folder cannot be listed", "device", d.name, "error", err)
 		d.count(func(r *Report) { r.Failures++ })
 	}
-	for _, u := range all {
-		err := d.partition(ctx, u)
-		if ctx.Err() != nil { // the next pass begins with it
-			return
-		}
-		if err != nil {
-			d.config.Logger.Warn("a partition is left out", "device", d.name, "policy", u.Policy, "partition", u.Partition, "error", err)
-			d.count(func(r *Report) { r.Failures++ })
-		}
-		done := d.counted()
-		report.add(&done)
-		p.Report.add(&done)
-		p.After = &u
-		d.note(false)
-		d.dropDue(ctx)
-	}
+	d.walk(ctx, all, p, report)
 	if ctx.Err() != nil {
 		return
 	}
@@ -218,8 +203,9 @@ func (d *device) isFirst(ctx context.Context, policy int, partition uint32, repl
 // againMax is how often a partition is read once more, because compaction has replaced a segment.
 const againMax = 3
 
-// partition does what is due in one partition.
-func (d *device) partition(ctx context.Context, u unit) error {
+// partition reads a partition, and begins what is due for its names.
+func (d *device) partition(ctx context.Context, t *task) error {
+	u := t.unit
 	current, err := d.config.Rings.Object(u.Policy)
 	if current == nil { // else an error says that it is the ring from before
 		return fmt.Errorf("its ring cannot be read: %w", err)
@@ -230,8 +216,9 @@ func (d *device) partition(ctx context.Context, u unit) error {
 	}
 	id := bundle.ID{Policy: u.Policy, Partition: u.Partition, Power: state.Power}
 	for n := 1; ; n++ {
-		damaged, err := d.names(ctx, id, state.Position.Engine(), current)
+		damaged, err := d.names(ctx, t, id, state.Position.Engine(), current)
 		if n < againMax && errors.Is(err, fs.ErrNotExist) {
+			t.busy.Wait()
 			continue
 		}
 		if errors.Is(err, errLeft) {
@@ -243,25 +230,23 @@ func (d *device) partition(ctx context.Context, u unit) error {
 	}
 }
 
-// openMax keeps all segments of a partition open.
-const openMax = 1 << 10
+// filesMax keeps all segments of a partition open.
+const filesMax = 1 << 10
 
-// names does what is due for the names of a bundle of which the server has told the position.
-func (d *device) names(ctx context.Context, id bundle.ID, at bundle.Position, current *ring.Ring) (damaged int, err error) {
+// names begins what is due for the names of a bundle of which the server has told the position.
+func (d *device) names(ctx context.Context, t *task, id bundle.ID, at bundle.Position, current *ring.Ring) (damaged int, err error) {
 	var read atomic.Int64
 	paced := &vfs.Paced{FS: d.config.Files, Read: func(n int) {
 		read.Add(int64(n))
 		_ = d.bytes.Wait(ctx, int64(n)) // once the context has ended, what was read does not count
 	}}
-	files := bundle.NewFiles(paced, d.root, openMax)
+	files := bundle.NewFiles(paced, d.root, filesMax)
 	files.Floor = func(_ bundle.ID, identity format.Identity) uint64 {
 		if identity == at.Bundle || identity == (format.Identity{}) {
 			return at.LSN
 		}
 		return 0 // of a bundle that has come in its place
 	}
-	places := make(chan struct{}, max(d.config.Concurrency, 1))
-	var busy sync.WaitGroup
 	count, isOurs := 0, false
 	damaged, err = inspect.Names(files, id, func(n *inspect.Name) error {
 		if !isOurs { // all names are on the same devices, even while the partition is being split
@@ -282,15 +267,9 @@ func (d *device) names(ctx context.Context, id bundle.ID, at bundle.Position, cu
 			return nil
 		}
 		where := &place{id.Policy, d.replicas(current, p.hash)}
-		places <- struct{}{}
-		busy.Add(1)
-		go func() {
-			defer func() { <-places; busy.Done() }()
-			d.carryOut(ctx, p, where)
-		}()
+		t.begin(func() { d.carryOut(ctx, p, where) })
 		return ctx.Err()
 	})
-	busy.Wait()
 	d.count(func(r *Report) { r.Bytes += read.Load() })
 	return damaged + count, errors.Join(err, files.Close())
 }

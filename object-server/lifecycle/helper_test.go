@@ -206,9 +206,10 @@ type containers struct {
 	port int
 
 	mu      sync.Mutex
-	headers map[string]map[string]string // of each container that there is; by device, too, where it differs
-	rows    map[string][]string          // names, of listings
-	updated []string                     // names and versions of the rows that have come
+	headers map[string]map[string]string    // of each container that there is; by device, too, where it differs
+	rows    map[string][]string             // names, of listings
+	updated []string                        // names and versions of the rows that have come
+	held    func(name string) chan struct{} // an UPDATE with the name waits until that is closed; nil: none does
 }
 
 func newContainers(t *testing.T, config *conf.Config) *containers {
@@ -268,6 +269,17 @@ func (c *containers) update(_ context.Context, payload, answer []byte) ([]byte, 
 	value, _, err := msgp.ReadIntfBytes(payload)
 	if err != nil {
 		return nil, err
+	}
+	c.mu.Lock()
+	held := c.held
+	c.mu.Unlock()
+	for _, one := range value.([]any)[6].([]any) {
+		if held == nil {
+			break
+		}
+		if wait := held(one.([]any)[0].(string)); wait != nil {
+			<-wait
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

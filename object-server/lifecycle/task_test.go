@@ -1,0 +1,76 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"martlet/object-server/ring"
+)
+
+// Names of several partitions are worked on at once. The cursor stays before the first one that is not done, so that a process
+// that is killed meanwhile leaves nothing out.
+func TestPartitionsAtOnce(t *testing.T) {
+	h := newHost(t)
+	names := map[uint32]string{} // one of each partition
+	for n := 0; len(names) < 1<<power; n++ {
+		name := fmt.Sprint(n)
+		hash := ring.NewHasher("", "x").Object("a", "c", name)
+		names[binary.BigEndian.Uint32(hash[:])>>(32-power)] = name
+	}
+	release, came := make(chan struct{}), make(chan string, 1000)
+	h.containers.held = func(name string) chan struct{} {
+		came <- name
+		if name == names[0] {
+			return release
+		}
+		return nil
+	}
+	h.containers.set("/a/c", []Rule{{Days: number(1)}})
+	for _, name := range names {
+		h.put("/a/c/"+name, days(9))
+	}
+	l, _ := h.lifecycle(0)
+	d := l.deviceOf("d0", fmt.Sprint("127.0.0.1:", h.port))
+	all, err := d.units(nil)
+	check(t, err)
+	defer func(every time.Duration) { noteEvery = every }(noteEvery)
+	noteEvery = 0
+	ctx, cancel := context.WithCancel(context.Background())
+	var report Report
+	ended := make(chan struct{})
+	go func() {
+		d.pass(ctx, false, &report)
+		close(ended)
+	}()
+	for found := map[string]int{}; len(found) < 3 || found[names[0]] == 0; {
+		found[<-came]++
+	}
+	cancel()
+	close(release)
+	<-ended
+	if d.state.Pass.After != nil || !d.state.Pass.Ended.IsZero() {
+		t.Errorf("%+v", d.state.Pass)
+	}
+	next, _ := h.lifecycle(0) // of another process
+	h.containers.mu.Lock()
+	h.containers.held = nil
+	h.containers.mu.Unlock()
+	d = next.deviceOf("d0", fmt.Sprint("127.0.0.1:", h.port))
+	d.pass(context.Background(), false, &report)
+	for _, name := range names {
+		h.has(false, "/a/c/"+name)
+	}
+	text, err := os.ReadFile(filepath.Join(h.device(0), CursorFile))
+	check(t, err)
+	var c cursor
+	check(t, json.Unmarshal(text, &c))
+	if c.Pass.Ended.IsZero() || *c.Pass.After != all[len(all)-1] {
+		t.Errorf("%s", text)
+	}
+}
