@@ -43,8 +43,8 @@ def list_versions(
     """List the versions of a query, including those of the marker's name after its version.
 
     Rows are (name, created_at, size, content_type, etag, version id, is latest). A name without
-    versions has one, the null version. If it is not current, it is listed under its timestamp,
-    unless ``wanted`` names it.
+    versions has one, the null version. If it is not current, it is listed under its time, without
+    the offset, unless ``wanted`` names it.
     """
     is_versioned = has_versions(connection)
 
@@ -91,11 +91,13 @@ def _rest_of_marker(
         found = connection.execute(null, (name, NULL)).fetchone()
         since = found[0] if found else ":"
     order = "> ? ORDER BY v.since" if query.is_reversed else "< ? ORDER BY v.since DESC"
+    if query.is_reversed:
+        since += "_~"  # the version may have an offset, which its id has not
     rows = connection.execute(
         f"{_VERSIONS} AND v.name = ? AND v.since {order} LIMIT ?",
         (policy, name, since, query.limit),
     ).fetchall()
-    if since == ":":
+    if since.startswith(":"):
         # As in Swift (its bug 2147042); its tests expect this.
         return [(*row[:7], 0) for row in rows]
     return rows
@@ -104,7 +106,7 @@ def _rest_of_marker(
 def _shown(row: Row, names_null: bool) -> Row:
     name, created_at, size, content_type, etag, version, since, is_latest = row
     if version == NULL and not is_latest and not names_null:
-        version = since
+        version, _, _ = since.partition("_")  # its offset grows when it comes from another policy
     if etag == NULL_MARKER_ETAG:
         content_type, etag = MARKER_TYPE, MARKER_ETAG
     return (name, created_at, size, content_type, etag, version, bool(is_latest))

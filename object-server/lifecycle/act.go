@@ -260,7 +260,7 @@ func (d *device) leaveLocked(ctx context.Context, p *plan, at *place) {
 		}
 	}
 	p.versions = free
-	if !p.null.IsZero() && p.isLocked(ctx, at, versionid.Text(versionid.Of(p.null))) {
+	if !p.null.IsZero() && p.isLocked(ctx, at, versionid.Text(versionid.OfNull(p.null))) {
 		d.count(func(r *Report) { r.Refused++ })
 		p.null = format.Timestamp{}
 	}
@@ -331,7 +331,7 @@ func (d *device) removeNull(ctx context.Context, x *deletion) {
 	if x.null.IsZero() || d.objects.Wait(ctx, 1) != nil {
 		return
 	}
-	headers := map[string]string{message.VersionID.Name(): versionid.Text(versionid.Of(x.null))}
+	headers := map[string]string{message.VersionID.Name(): versionid.Text(versionid.OfNull(x.null))}
 	answers, _ := x.send(ctx, stamp(x.null), headers, nil)
 	d.told(worst(answers), func(r *Report) { r.Removed++ })
 }

@@ -166,7 +166,7 @@ func (e *examiner) alone(m *format.Metadata) {
 	p.current = current{isLive: true, since: m.Timestamp, tags: m.User[taggingHeader]}
 	p.expire, p.mark = true, e.bucket.mark
 	if p.mark != newMark {
-		e.dropParts(m, versionid.Text(versionid.Of(m.Timestamp)))
+		e.dropParts(m, versionid.Text(versionid.OfNull(m.Timestamp)))
 	}
 }
 
@@ -314,7 +314,7 @@ func (w *chainWalk) decideOld(v *format.Version) error {
 	}
 	id := versionid.Text(v.ID)
 	if v.ID.IsNull() {
-		id = versionid.Text(versionid.Of(v.Timestamp))
+		id = versionid.Text(versionid.OfNull(v.Timestamp))
 	}
 	x := &w.plan.excess
 	if int64(w.newer) < w.bucket.newerMax() {
@@ -383,7 +383,7 @@ func (w *chainWalk) decideCurrent() error {
 	}
 	p.expire, p.mark = true, w.bucket.mark
 	if p.mark != newMark && w.found.ID.IsNull() {
-		w.dropParts(m, versionid.Text(versionid.Of(m.Timestamp)))
+		w.dropParts(m, versionid.Text(versionid.OfNull(m.Timestamp)))
 	}
 	return nil
 }

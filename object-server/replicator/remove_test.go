@@ -83,6 +83,56 @@ func TestRemovedVersionsStayAway(t *testing.T) {
 	c.wantObject(name, content(name, 50), 0)
 }
 
+// Replicas know a null version with different offsets if some were away while it was moved. It is kept once, and removed once.
+func TestANullVersionWithTwoOffsetsIsOneVersion(t *testing.T) {
+	c := newCluster(t, 3)
+	const name = "null"
+	for i, h := range c.hosts {
+		at := stamp(10)
+		if i > 0 {
+			at += "_0000000000000002"
+		}
+		put := func(ticks int, headers ...string) {
+			t.Helper()
+			if status, answer := h.ask(http.MethodPut, name, ticks, content(name, ticks), headers...); status != 201 {
+				t.Fatalf("PUT at host %d: %d %s", i, status, answer)
+			}
+		}
+		put(10, "X-Timestamp", at)
+		put(20, "X-Backend-Version-Id", stamp(20))
+		if i < 2 { // one replica does not keep it before the pass
+			put(30)
+		}
+	}
+	c.passAll()
+	count := func() (versions []string) {
+		t.Helper()
+		for _, h := range c.hosts {
+			for _, at := range []string{stamp(10), stamp(10) + "_0000000000000002"} {
+				if status, _ := h.ask(http.MethodGet, name, 0, nil, "X-Backend-Version-Id", at); status == 200 {
+					versions = append(versions, at)
+				}
+			}
+		}
+		return versions
+	}
+	if found := count(); !slices.Equal(found, []string{stamp(10), stamp(10), stamp(10)}) {
+		t.Errorf("kept as %q", found)
+	}
+	for _, h := range c.hosts[:2] {
+		if status, _ := h.ask(http.MethodDelete, name, 40, nil, "X-Backend-Version-Id", stamp(10)); status != 204 {
+			t.Errorf("DELETE: %d", status)
+		}
+	}
+	c.passAll()
+	if found := count(); len(found) > 0 {
+		t.Errorf("removed, but there as %q", found)
+	}
+	if r := c.passAll(); r.Sent > 0 {
+		t.Errorf("replicas differ: %+v", r)
+	}
+}
+
 func TestLockedVersionsAreNotRemoved(t *testing.T) {
 	h := newCluster(t, 3).hosts[0]
 	lock := []string{"X-Backend-Version-Id", stamp(10), "X-Backend-Lock-Mode", "COMPLIANCE", "X-Backend-Lock-Until", "9999999999.00000"}

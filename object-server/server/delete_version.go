@@ -37,6 +37,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if x.flag(message.VersionMarker) {
 		return s.putMarker(x, mount, id, timestamp)
 	}
+	id = withoutOffset(x, mount.Store, id)
 	if err := x.refuseLocked(mount.Store, id, timestamp); err != nil {
 		return err
 	}
@@ -59,9 +60,8 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		return err
 	}
 	if null.Existed || null.Marker {
-		row := versionRow(x, versionid.Null, versionid.Time(id))
-		rows = append(rows, row)
-		x.tellRows([]updates.Row{row})
+		rows = append(rows, versionRow(x, versionid.Null, versionid.NullRemoved(versionid.Time(id))))
+		x.tellRows(rows[len(rows)-1:])
 	}
 	// This is done for a null version too: a replica that misses this request may keep it under its id.
 	previous, err := x.removeAs(mount.Store, id, timestamp)
@@ -92,8 +92,17 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	return nil
 }
 
+// withoutOffset is the id under which replicas keep the null version, if id names that: the request may name an offset that one
+// of them has.
+func withoutOffset(x *exchange, at devices.Store, id format.VersionID) format.VersionID {
+	if m, err := at.HeadVersion(x.at, format.VersionID{}); isNullOf(m, err, versionid.Time(id)) {
+		return versionid.OfNull(versionid.Time(id))
+	}
+	return id
+}
+
 // removeNull removes the null version, or its delete marker, if id is its timestamp, and returns its state before. The
-// removal has the next possible timestamp, so a null version that is written later stays, whether it has arrived here or not.
+// removal has the ticks of the null version, so one that is written later stays, whether it has arrived here or not.
 func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, timestamp format.Timestamp) (device.State, error) {
 	since := versionid.Time(id)
 	m, err := at.HeadVersion(x.at, format.VersionID{})
@@ -106,10 +115,11 @@ func (s *Server) removeNull(x *exchange, at devices.Store, id format.VersionID, 
 	if _, err := s.hideOlder(x, at, id); err != nil { // as the row says
 		return device.State{}, err
 	}
-	if since.Offset++; m != nil && m.Lock != nil { // which is compared with the time of the removal
-		since = timestamp
+	removed := versionid.NullRemoved(since)
+	if m != nil && m.Lock != nil { // which is compared with the time of the removal
+		removed = timestamp
 	}
-	previous, err := x.removeAs(at, format.VersionID{}, since)
+	previous, err := x.removeAs(at, format.VersionID{}, removed)
 	var replaced *device.OlderError
 	if errors.As(err, &replaced) {
 		return device.State{}, nil

@@ -126,9 +126,9 @@ func removable(x *exchange, from devices.Store, ids []format.VersionID, statuses
 	null, err := from.HeadVersion(x.at, format.VersionID{})
 	switch {
 	case err == nil:
-		kept[versionid.Of(null.Timestamp)] = true
+		kept[versionid.OfNull(null.Timestamp)], kept[versionid.Of(null.Timestamp)] = true, true
 	case errors.As(err, &gone) && gone.Marker:
-		kept[versionid.Of(gone.Tombstone)] = true
+		kept[versionid.OfNull(gone.Tombstone)], kept[versionid.Of(gone.Tombstone)] = true, true
 	}
 	wanted := make([]format.VersionID, 0, len(ids))
 	for i, id := range ids {

@@ -85,8 +85,8 @@ func TestRemovalOfANullMarkerByItsTime(t *testing.T) {
 	if got.header.Get(markerHeader) != "true" {
 		t.Errorf("removal: %v", got.header)
 	}
-	f.wantTold(got, "null "+moment(2)+" 1")
-	f.wantRows(moment(2)+" "+moment(9)+" 1", "null "+moment(2)+" 1")
+	f.wantTold(got, "null "+moment(2)+removedNull+" 1")
+	f.wantRows(moment(2)+" "+moment(9)+" 1", "null "+moment(2)+removedNull+" 1")
 	f.wantCurrent("three", moment(3))
 	if got := f.do("HEAD", objectPath, "", versionHeader, moment(2)); got.header.Get(markerHeader) != "" {
 		t.Errorf("after its removal: %v", got.header)

@@ -204,8 +204,8 @@ func headNull(from devices.Store, at device.Location) (*format.Metadata, error) 
 	return headVersion(from, at, restoredTarget(current))
 }
 
-// isAlias reports whether an id that was not found is the timestamp of the null version. Clients see that id once the
-// null version is not current any more.
+// isAlias reports whether an id that was not found is that of the null version. Clients see it once the null version is not
+// current any more.
 func isAlias(from devices.Store, at device.Location, id format.VersionID, err error) bool {
 	var gone *device.NotFoundError
 	isMissing := errors.As(err, &gone) && !gone.Marker && gone.Tombstone.IsZero()
@@ -216,13 +216,14 @@ func isAlias(from devices.Store, at device.Location, id format.VersionID, err er
 	return isNullOf(m, err, versionid.Time(id))
 }
 
-// isNullOf tells, of the result of a look-up of the null version, whether it, or its delete marker, is of a time.
+// isNullOf tells, of the result of a look-up of the null version, whether it, or its delete marker, is of a time. Its offset does
+// not count: it grows when the version comes back from another policy.
 func isNullOf(m *format.Metadata, err error, t format.Timestamp) bool {
 	var gone *device.NotFoundError
 	if errors.As(err, &gone) {
-		return gone.Marker && gone.Tombstone == t
+		return gone.Marker && gone.Tombstone.Ticks == t.Ticks
 	}
-	return err == nil && m.Timestamp == t
+	return err == nil && m.Timestamp.Ticks == t.Ticks
 }
 
 // describeVersion sets the headers about the version of an answer; none for a name without versions.

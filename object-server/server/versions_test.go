@@ -25,7 +25,7 @@ type versionsFixture struct {
 func newVersionsFixture(t *testing.T) *versionsFixture {
 	t.Helper()
 	f := newFixture(t, patient)
-	f.config.Device.KeptID = versionid.Of
+	f.config.Device.KeptID = versionid.OfNull
 	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		opened, err := device.Open(vfs.OS{}, path, f.config.Device)
 		if err != nil {
@@ -198,7 +198,7 @@ func TestDeleteOfAnotherVersion(t *testing.T) {
 	f.wantRows(moment(2) + " " + moment(9) + " 1")
 	f.wantCurrent("three", moment(3))
 	f.send(204, "DELETE", "", 10, versionHeader, moment(1)) // the null version, by its time
-	f.wantRows(moment(1)+" "+moment(10)+" 1", "null "+moment(1)+" 1")
+	f.wantRows(moment(1)+" "+moment(10)+" 1", "null "+moment(1)+removedNull+" 1")
 	f.wantVersion("null", "")
 	f.wantCurrent("three", moment(3))
 	f.send(204, "DELETE", "", 11, versionHeader, moment(11), markerHeader, "yes")
@@ -250,8 +250,8 @@ func TestTheNullVersionUnderItsTimestamp(t *testing.T) {
 
 	f.send(201, "PUT", "again", 6)
 	f.rows.take("/sdb/5/AUTH_a/c")
-	f.wantTold(f.send(204, "DELETE", "", 7, versionHeader, moment(6)), "null "+moment(6)+" 1") // no older version becomes current
-	f.wantRows(moment(6)+" "+moment(7)+" 1", "null "+moment(6)+" 1")
+	f.wantTold(f.send(204, "DELETE", "", 7, versionHeader, moment(6)), "null "+moment(6)+removedNull+" 1") // no older version becomes current
+	f.wantRows(moment(6)+" "+moment(7)+" 1", "null "+moment(6)+removedNull+" 1")
 	f.wantCurrent("", "")
 	f.wantVersion(moment(3), "three")
 }

@@ -20,8 +20,21 @@ const (
 	hiddenBit   = 0xC0
 )
 
-// Of is the id of the version with a timestamp. A null version gets it when it is kept; clients then already know that id.
+// removedOffset is greater than each offset that moves between policies give a version.
+const removedOffset = 1 << 48
+
+// Of is the id of the version with a timestamp.
 func Of(t format.Timestamp) format.VersionID { return encode(t, 0) }
+
+// OfNull is the id that a null version gets when it is kept; clients then already know that id. It has no offset: that grows
+// when the version comes back from another policy, and may differ between replicas.
+func OfNull(t format.Timestamp) format.VersionID { return Of(format.Timestamp{Ticks: t.Ticks}) }
+
+// NullRemoved is the time of the removal of the null version of a time, whatever offset replicas give that. Null versions of
+// later ticks stay.
+func NullRemoved(t format.Timestamp) format.Timestamp {
+	return format.Timestamp{Ticks: t.Ticks, Offset: removedOffset}
+}
 
 // Restored is the id of the entry of a PUT without data whose metadata name the version that is current.
 func Restored(t format.Timestamp) format.VersionID { return encode(t, restoredBit) }

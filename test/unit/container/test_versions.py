@@ -188,6 +188,21 @@ def test_the_null_version_may_be_named_whatever_is_current(call: Caller, contain
         assert versions(call, f"versions=null&{query}") == whole[left:]
 
 
+def test_the_null_version_keeps_its_id_when_it_is_moved(call: Caller, container: str) -> None:
+    """It has a greater offset afterwards. So has the removal by a client."""
+    moved = item("o", 1, "null") | {"created_at": f"{stamp(1)}_0000000000000002"}
+    update(call, item("o", 1), version("o", 2), moved)
+    assert versions(call) == ["o 2*", "o 1"]
+    assert versions(call, "reverse=true") == ["o 1", "o 2*"]
+    assert versions(call, f"marker=o&version_marker={stamp(2)}") == ["o 1"]
+    assert versions(call, f"marker=o&version_marker={stamp(1)}") == []
+    query = f"reverse=true&marker=o&version_marker={stamp(1)}"
+    assert versions(call, query) == ["o 2*"]
+    gone = removed("o", 1, "null") | {"created_at": f"{stamp(1)}_0001000000000000"}
+    update(call, gone, moved | {"created_at": f"{stamp(1)}_0000000000000004"})
+    assert versions(call) == ["o 2*"]
+
+
 def test_new_metadata_of_a_version(call: Caller, container: str) -> None:
     update(call, version("o", 2), version("o", 3))
     update(call, version("o", 3, ctype_timestamp=stamp(4), meta_timestamp=stamp(4), etag="etag3"))
