@@ -8,13 +8,11 @@ least two greater than its own: each removal of a move was one greater than the 
 removed. So no earlier removal of a move counts, also one that only a replica has which is away.
 
 Only the removals of moves are passed over so. A client's removal has later ticks, or, of the null
-version, is known to most of the devices, and nothing is sent that it removes.
+version, the greatest offset of all.
 
 A version is removed in the wrong policy if most devices of the right one have it with that later
 time. So two reconcilers that move a version to and fro never remove both copies: the later one is
-in neither removal. A version that no device of the right policy knows keeps its time. The null
-version keeps it as well, unless a removal of a move is known. So it lacks this protection
-(doc/formats/replication.md, "Moves between policies").
+in neither removal. A version that no device of the right policy knows keeps its time.
 """
 
 from __future__ import annotations
@@ -84,9 +82,6 @@ class Plan:
     source: set[RecordHead]
     times: dict[Version, Timestamp]
     lacking: set[RecordHead] = field(default_factory=set)
-    #: Null versions, while a device of the right policy does not answer. It may have a removal of a
-    #: move that is later than what the others get.
-    doubtful: set[RecordHead] = field(default_factory=set)
 
 
 def make_plan(source: Holding, target: Holding) -> Plan:
@@ -95,17 +90,15 @@ def make_plan(source: Holding, target: Holding) -> Plan:
     for head in plan.source:
         if head.is_version:
             version = version_of(head)
-            time = _null_time(head, target) if head.is_null else _time(head, target)
+            time = _time(head, target)
             plan.times[version] = max(time, plan.times.get(version, time))
     plan.lacking = plan.source - set(held_of(plan, target))
-    if not target.is_complete:
-        plan.doubtful = {head for head in plan.source if head.is_null and head.is_version}
     return plan
 
 
 def result(plan: Plan, target: Holding) -> Moved:
     """The result of a plan, by the records that the right policy has now."""
-    held = [head for head in held_of(plan, target) if head not in plan.doubtful]
+    held = list(held_of(plan, target))
     there: dict[tuple[str, int], Timestamp] = {}
     for head in target.heads():
         key = head.version, head.timestamp.ticks
@@ -133,25 +126,15 @@ def _time(head: RecordHead, target: Holding) -> Timestamp:
     """The time of a version in the right policy."""
     time = head.timestamp
     same = [
-        known for known in target.all_of(head.version_id) if known.timestamp.ticks == time.ticks
+        known
+        for known in target.all_of(head.version_id)
+        if known.timestamp.ticks == time.ticks and (known.is_version or known.is_of_move)
     ]
     if not same and target.is_complete:
         return time
     last = max((known.timestamp.offset, known.is_of_move) for known in same) if same else (0, True)
     is_there = last[0] >= time.offset + 2 and not last[1]
     offset = last[0] if is_there else max(last[0], time.offset + 1) + 1
-    return Timestamp.from_ticks(time.ticks, offset)
-
-
-def _null_time(head: RecordHead, target: Holding) -> Timestamp:
-    """That of the null version, later only if it must be: clients may know its time as an id."""
-    time = head.timestamp
-    removals = [
-        known.timestamp.offset
-        for known in target.all_of(NULL_ID)
-        if known.is_of_move and known.timestamp.ticks == time.ticks
-    ]
-    offset = max([time.offset, *(offset + 1 for offset in removals)])
     return Timestamp.from_ticks(time.ticks, offset)
 
 
@@ -184,7 +167,8 @@ def _is_void_null(
     not count, unless a version was written in between: then it is an old version.
     """
     time = head.timestamp
-    if struct.pack(">QQ", time.ticks, time.offset) in device:
+    kept = device.get(struct.pack(">QQ", time.ticks, 0))
+    if kept is not None and not kept.is_of_move:
         return True
     known = device.get(NULL_ID)
     if known is None or known.is_of_move or known.timestamp.ticks == time.ticks:

@@ -257,6 +257,71 @@ def test_a_client_removes_a_version_between_copy_and_removal(
     assert not left_in(split, names, SILVER)
 
 
+def test_two_reconcilers_leave_a_copy_of_each_version(split: RunningCluster, user: Account) -> None:
+    """Each believes that the other policy is the wrong one. Both have copied before they remove.
+
+    The null version keeps its id, whatever offset its time gets. A client's removal of it lasts.
+    """
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "two", headers=headers).status == 201
+    names = names_of(user, "two", "o")
+    times = write_versions(split, names, SILVER)
+    await_rows(split, names, SILVER, 4)
+    await_true(lambda: len(queue(split, times[3])) == 1, "queued")
+    mover = mover_of(split)
+    in_silver = Entry("", SILVER, *names, False, times[3], times[3])
+    in_gold = Entry("", GOLD, *names, False, times[3], times[3])
+    mover.copy(in_silver, GOLD)  # and this reconciler was killed
+    to_gold, to_silver = mover.copy(in_silver, GOLD), mover.copy(in_gold, SILVER)
+    assert mover.remove(in_silver, to_gold.held) == mover.remove(in_gold, to_silver.held)
+    left = left_in(split, names, GOLD) + left_in(split, names, SILVER)
+    assert {time.ticks for _, time in left} == {times[n].ticks for n in (0, 1, 3)}
+
+    listed = [(times[n].normal, n == 3) for n in (3, 1, 0)]
+    await_true(lambda: reconcile(split) and versions_of(user, "two") == listed, "all are moved")
+    for number, body in ((3, b"three"), (1, b"one"), (0, b"null")):
+        assert call_version(user, "GET", "two", times[number].normal).body == body
+    suspended = {"X-Versions-Enabled": "false"}
+    assert user.call("POST", "two", headers=suspended).status == 204
+    assert user.call("PUT", "two", "o", body=b"new").status == 201
+    listed = [("null", True), *((version, False) for version, _ in listed)]
+    await_true(lambda: versions_of(user, "two") == listed, "the old one is kept under its id")
+    assert call_version(user, "GET", "two", times[0].normal).body == b"null"
+    assert call_version(user, "DELETE", "two", times[0].normal).status == 204
+    reconcile(split)
+    await_true(lambda: versions_of(user, "two") == listed[:-1], "removed")
+    assert not left_in(split, names, SILVER)
+    assert call_version(user, "GET", "two", times[0].normal).status == 404
+
+
+def test_a_null_version_that_was_moved_is_removed_by_its_id(
+    split: RunningCluster, user: Account
+) -> None:
+    """A reconciler that has read the policies before cannot bring it back."""
+    headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
+    assert user.call("PUT", "stale", headers=headers).status == 201
+    names = names_of(user, "stale", "o")
+    times = write_versions(split, names, SILVER)
+    await_rows(split, names, SILVER, 4)
+    await_true(lambda: len(queue(split, times[3])) == 1, "queued")
+    entry = Entry("", SILVER, *names, False, times[3], times[3])
+    for _ in range(2):  # it gets a greater offset
+        mover_of(split).copy(entry, GOLD)
+    listed = [(times[n].normal, n == 3) for n in (3, 1, 0)]
+
+    def are_moved() -> bool:
+        reconcile(split)
+        return versions_of(user, "stale") == listed and not left_in(split, names, SILVER)
+
+    await_true(are_moved, "moved")
+    assert call_version(user, "DELETE", "stale", times[0].normal).status == 204
+    await_true(lambda: versions_of(user, "stale") == listed[:-1], "removed")
+    write_misplaced(split, "PUT", names, SILVER, Timestamp(times[0], 8), b"null")  # of a replica
+    mover_of(split).remove(entry, mover_of(split).copy(entry, GOLD).held)
+    assert call_version(user, "GET", "stale", times[0].normal).status == 404
+    assert not left_in(split, names, SILVER)
+
+
 def test_a_post_between_copy_and_removal_is_moved(split: RunningCluster, user: Account) -> None:
     headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
     assert user.call("PUT", "posted", headers=headers).status == 201

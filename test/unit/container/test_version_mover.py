@@ -420,8 +420,13 @@ def test_what_the_target_has_not_taken_is_not_held() -> None:
     assert held({null}, {head(PUT, four, NULL), head(PUT, one)}) == {null}
     assert held({null, version}, {head(PUT, four, NULL), version}) == {version}
     assert held({null}, {head(PUT, four, NULL), version}) == set()
-    # It is kept there under the id of its time.
-    assert held({null, version}, {head(PUT, four, NULL), head(PUT, two), version}) == {
-        null,
-        version,
-    }
+    # It is kept there under the id of its time, or was removed under that id.
+    replaced = {head(PUT, four, NULL), version}
+    moved = head(PUT, Timestamp(two, offset=2), NULL)
+    for kind in (PUT, TOMBSTONE):
+        kept = RecordHead(kind, version_id(two), four, 0)
+        for one_null in (null, moved):
+            assert held({one_null, version}, replaced | {kept}) == {one_null, version}
+    # A removal of a move says that it is in the wrong policy only.
+    kept = RecordHead(TOMBSTONE, version_id(two), Timestamp(two, offset=1), 0, True)
+    assert held({null}, replaced | {kept}) == set()

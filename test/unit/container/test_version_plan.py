@@ -1,6 +1,7 @@
 """Moves of versions between policies, to and fro: reconcilers disagree, and replicas are away.
 
 Each policy has three devices in memory, which follow the order of writes of the object server.
+One of the versions is the null version.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import dataclass, field
+from itertools import permutations
 
 import pytest
 
@@ -17,6 +19,10 @@ from martlet.words.timestamp import Timestamp
 
 GOLD, SILVER = 0, 1
 NULL = bytes(16)
+#: The orders of the three steps of each of two reconcilers, by the policy that each empties.
+ORDERS = sorted(set(permutations((GOLD, GOLD, GOLD, SILVER, SILVER, SILVER))))
+#: The offset of a client's removal of the null version, which has the ticks of that.
+REMOVED = 1 << 48
 Device = dict[bytes, RecordHead]
 
 
@@ -79,7 +85,8 @@ class Cluster:
         self.ticks += 1
         if len(self.kept) + len(self.removed) > 5:
             return
-        version_id = id_of(self.ticks)
+        has_null = NULL in self.kept or NULL in self.removed
+        version_id = id_of(self.ticks) if has_null else NULL
         for device in self.up(policy):
             take(device, written(version_id, at(self.ticks)))
         self.kept[version_id] = at(self.ticks), at(self.ticks)
@@ -97,8 +104,11 @@ class Cluster:
         version_id = self.choose()
         if version_id is None:
             return
+        time = at(self.ticks)
+        if version_id == NULL:
+            time = at(self.kept[NULL][0].ticks, REMOVED)
         for device in self.up(self.policy):
-            take(device, RecordHead(TOMBSTONE, version_id, at(self.ticks), 1))
+            take(device, RecordHead(TOMBSTONE, version_id, time, 1))
         del self.kept[version_id]
         self.removed.add(version_id)
 
@@ -168,19 +178,31 @@ def moved_to(head: RecordHead, time: Timestamp) -> RecordHead:
     return RecordHead(PUT, head.version_id, time, 1, False, metadata_at, time)
 
 
-def test_a_null_version_waits_for_a_device_that_is_away() -> None:
-    """That device has the removal of an earlier move, which replication brings to the others."""
+def test_a_null_version_outlasts_a_removal_that_only_an_absent_device_has() -> None:
+    """The removal is of an earlier move. Replication brings it to the others."""
     null = written(NULL, at(102))
     source = Holding([{NULL: null}, {NULL: null}, {NULL: null}], 3)
-    away = {NULL: RecordHead(TOMBSTONE, NULL, at(102, 1), 1, True)}
     plan = make_plan(source, Holding([{}, {}], 3))
-    assert plan.lacking == {null}
-    copied = Holding([{NULL: null}, {NULL: null}], 3)
-    assert result(plan, copied) == Moved([], {("", 102): at(102)}, 1)
-    # It is back before the removal, and so at the next pass.
-    assert result(plan, Holding([*copied.devices, away], 3)).held == []
-    plan = make_plan(source, Holding([*copied.devices, away], 3))
     assert plan.times == {(NULL, 102): at(102, 2)}
+    device = {NULL: moved_to(null, at(102, 2))}
+    take(device, RecordHead(TOMBSTONE, NULL, at(102, 1), 1, True))
+    assert result(plan, Holding([device, device], 3)) == Moved([null], {("", 102): at(102, 2)}, 0)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_two_reconcilers_never_remove_both_copies_of_a_null_version(order: tuple[int, ...]) -> None:
+    """Both policies have it. Each reconciler believes that the other policy is the wrong one."""
+    cluster = Cluster(random.Random(0))
+    cluster.ticks += 1
+    cluster.kept[NULL] = at(101), at(101)
+    for device in cluster.up(GOLD) + cluster.up(SILVER):
+        take(device, written(NULL, at(101)))
+    reconcilers = [Reconciler(GOLD), Reconciler(SILVER)]
+    for source in order:
+        cluster.step(reconcilers[source], 100)
+    cluster.settle()
+    assert all(device[NULL].is_version for device in cluster.devices[GOLD])
+    assert not any(device[NULL].is_version for device in cluster.devices[SILVER])
 
 
 @pytest.mark.parametrize("seed", range(400))
