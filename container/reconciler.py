@@ -213,10 +213,12 @@ class Reconciler:
             return self._move_versions(entry, policy, rows)
         with self._ask("HEAD", entry, policy, {"X-Newest": "true"}, (2, 404)) as there:
             is_there = _time_of(there.headers) >= entry.written_at
-        if not is_there:
+            has_versions = _VERSION in there.headers  # then the misplaced object is an old one
+        if not (is_there or has_versions):
             return self._bring(entry, policy)
-        with self._ask("HEAD", entry, entry.policy_index, {}, (2, 404)) as source:
-            has_versions = _VERSION in source.headers
+        if not has_versions:
+            with self._ask("HEAD", entry, entry.policy_index, {}, (2, 404)) as source:
+                has_versions = _VERSION in source.headers
         if has_versions:
             return self._move_versions(entry, policy, ())
         self._remove_source(entry, entry.written_at)

@@ -331,6 +331,18 @@ def test_versions_that_have_no_rows_yet_are_moved() -> None:
     assert cluster.records_of == {HOME: {version_of(at(1))}, AWAY: set()}
 
 
+def test_an_old_object_is_moved_to_its_newer_versions() -> None:
+    """It is the null version. The rows of the others have not come yet."""
+    cluster = VersionedCluster()
+    cluster.write(AWAY, at(1), b"null")
+    cluster.records_of[AWAY].add(RecordHead(PUT, bytes(16), at(1), 1))
+    cluster.write(HOME, at(2), b"version")
+    cluster.objects[HOME][PATH].headers = {"X-Backend-Version-Id": at(2).internal}
+    cluster.version_rows = lambda entry: None  # type: ignore[method-assign]
+    assert reconciler(cluster).run_once() == {"versions": 1}
+    assert len(cluster.records_of[HOME]) == 1
+
+
 def test_rows_without_versions_are_waited_for_and_given_up_in_the_end() -> None:
     cluster = VersionedCluster()
     cluster.add_row(1)  # queued at 51
