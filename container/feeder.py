@@ -118,7 +118,8 @@ class Feeder:
             while True:
                 found = next_misplaced(database, ROWS_AT_ONCE)
                 info = found.info
-                if found.after == found.before or info.account == QUEUE_ACCOUNT:
+                is_empty = found.after == found.before and not found.replaced
+                if is_empty or info.account == QUEUE_ACCOUNT:
                     return True
                 containers: dict[str, list[dict[str, Any]]] = defaultdict(list)
                 names = root_of(info.raw_metadata, info.account, info.container)
@@ -127,14 +128,14 @@ class Feeder:
                     containers[container].append(row)
                 # The name may have been in the queue before, with a newer version.
                 now = Timestamp.now()
-                for record in found.versions:
+                for record in (*found.versions, *found.replaced):
                     container, row = queue_row(*names, record, now)
                     containers[container].append(row)
                 for container, rows in containers.items():
                     if not self._send(container, rows):
                         return False
                 policies = {record.storage_policy_index for record in found.versions}
-                set_queued(database, found.after, policies)
+                set_queued(database, found.after, policies, found.replaced)
                 if containers:
                     self._log.info(
                         "queued misplaced objects account=%s container=%s rows=%d",

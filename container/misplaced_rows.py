@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from container.info import ContainerInfo, read_info
 from container.record import Record, data_time
+from container.version_replaced import forget_replaced, replaced_rows
 from container.version_tables import NOTE_POLICY, has_versions
 from storage.database import Database
 from storage.replica import NO_ROW
@@ -45,12 +46,14 @@ class Misplaced(NamedTuple):
 
     ``objects`` are those of the table ``object``. ``versions`` has the newest row of each name in
     the table ``version``: the queue has an entry for each name. Afterwards the rows up to ``after``
-    are in the queue, now those up to ``before``. These are equal if there is nothing to do.
+    are in the queue, now those up to ``before``. These are equal if there are no such rows.
+    ``replaced`` are versions that have no row any more. The queue has an entry for each name, too.
     """
 
     info: ContainerInfo
     objects: list[Record]
     versions: list[Record]
+    replaced: list[Record]
     before: Queued
     after: Queued
 
@@ -67,7 +70,8 @@ def next_misplaced(database: Database, limit: int) -> Misplaced:
             most = limit  # of an earlier release, which did not note their policies
         versions, version_point = _next(connection, policy, most, "version", before.versions)
         after = Queued(object_point, version_point)
-        return Misplaced(info, objects, _newest_of_names(versions), before, after)
+        replaced = replaced_rows(connection, policy, limit) if info.has_other_policies else []
+        return Misplaced(info, objects, _newest_of_names(versions), replaced, before, after)
 
     return database.read(run)
 
@@ -101,10 +105,16 @@ def has_seen_versions(database: Database) -> bool:
     return database.read(_queued_versions) != NO_ROW
 
 
-def set_queued(database: Database, point: Queued, policies: Iterable[int] = ()) -> None:
+def set_queued(
+    database: Database,
+    point: Queued,
+    policies: Iterable[int] = (),
+    replaced: Iterable[Record] = (),
+) -> None:
     """Record that the misplaced rows up to a point are in the queue.
 
     :param policies: of rows of versions among them. A sweep looks for these policies from now on.
+    :param replaced: versions without a row that are in the queue as well.
     """
 
     def run(connection: sqlite3.Connection) -> None:
@@ -114,6 +124,7 @@ def set_queued(database: Database, point: Queued, policies: Iterable[int] = ()) 
             connection.execute("DELETE FROM version_queued")
             connection.execute("INSERT INTO version_queued VALUES (?)", (point.versions,))
         connection.executemany(NOTE_POLICY, [(policy,) for policy in policies])
+        forget_replaced(connection, replaced)
 
     database.write(run)
 

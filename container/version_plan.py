@@ -174,4 +174,6 @@ def _is_void_null(
     if known is None or known.is_of_move or known.timestamp.ticks == time.ticks:
         return False
     last = known.timestamp
-    return time < last and not any(time < version < last for version in versions)
+    # A removal of the null version hides older versions, with a marker of the same ticks.
+    between = (time < version and version.ticks < last.ticks for version in versions)
+    return time < last and not any(between)

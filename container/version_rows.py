@@ -16,6 +16,7 @@ from container.record import CURRENT, NULL, Record, Times, data_time, decode_tim
 from container.replace import replace_rows
 from container.shard_spans import read_spans
 from container.version_removals import merge_removals
+from container.version_replaced import is_replaced, note_replaced
 from container.version_tables import NOTE_POLICY, has_versions
 from martlet.words.delete_markers import MARKER_TYPE, NULL_MARKER_ETAG
 
@@ -109,8 +110,11 @@ def _merge_name(
     else:
         size += sum(row.size for row in derived.values())
     removed = merge_removals(connection, incoming, own_policy)
-    count, size, policies = -removed.versions, size - removed.size, set[int]()
-    for before, after in _merged(connection, name, removed.left, own_policy):
+    changed, replaced = _merged(connection, name, removed.left, own_policy)
+    note_replaced(connection, replaced)
+    policies = {row.storage_policy_index for row in replaced}
+    count, size = -removed.versions, size - removed.size
+    for before, after in changed:
         policies.add(after.storage_policy_index)
         count += _is_counted(after) - _is_counted(before)
         size += _counted_size(after) - _counted_size(before)
@@ -133,15 +137,23 @@ def _merge_name(
 
 def _merged(
     connection: sqlite3.Connection, name: str, incoming: Sequence[Record], own_policy: int
-) -> list[tuple[Record | None, Record]]:
-    """Store each version's winner; return the old and the new row of each changed version."""
+) -> tuple[list[tuple[Record | None, Record]], list[Record]]:
+    """Store each version's winner; return the old and the new row of each changed version.
+
+    Also return the rows of versions that are in another policy than the winner.
+    """
+    replaced: list[Record] = []
     versions = [record.version_id or NULL for record in incoming]
     stored = _versions(connection, name, versions)
     winners = dict(stored)
     for version, record in zip(versions, incoming, strict=True):
         record = record._replace(version_id=version)
         known = winners.get(version)
-        winners[version] = _merge(known, record, own_policy) if known is not None else record
+        if known is None:
+            winners[version] = record
+            continue
+        winners[version] = winner = _merge(known, record, own_policy)
+        replaced += (row for row in (known, record) if is_replaced(row, winner))
     changed = [(stored.get(v), row) for v, row in winners.items() if row != stored.get(v)]
     connection.executemany(
         "DELETE FROM version WHERE name = ? AND version_id = ?",
@@ -151,7 +163,7 @@ def _merged(
         f"INSERT INTO version ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(*row, data_time(row.created_at)) for _, row in changed],
     )
-    return changed
+    return changed, replaced
 
 
 def _merge(one: Record, other: Record, own_policy: int) -> Record:

@@ -322,6 +322,31 @@ def test_a_null_version_that_was_moved_is_removed_by_its_id(
     assert not left_in(split, names, SILVER)
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_null_version_that_has_no_row_any_more_is_removed(
+    split: RunningCluster, user: Account, is_removed: bool
+) -> None:
+    """It was replaced in the right policy, and that one removed, before its row came."""
+    container = f"replaced-{is_removed}"
+    assert user.call("PUT", container, headers={"X-Storage-Policy": "gold"}).status == 201
+    names, time = names_of(user, container, "o"), Timestamp.now()
+    write_misplaced(split, "PUT", names, SILVER, time, b"lost", has_rows=False)
+    assert user.call("PUT", container, "o", body=b"null").status == 201
+    enabled = {"X-Versions-Enabled": "true"}
+    assert user.call("POST", container, headers=enabled).status == 204
+    assert user.call("PUT", container, "o", body=b"version").status == 201
+    await_true(lambda: len(versions_of(user, container)) == 2, "listed")
+    (newest, _), (null, _) = listed = versions_of(user, container)
+    if is_removed:
+        assert call_version(user, "DELETE", container, null).status == 204
+    left = [(newest, True)] if is_removed else listed
+    await_true(lambda: versions_of(user, container) == left, "as it stays")
+    send_rows(split, names, [late_row(time, "null", storage_policy_index=SILVER)])
+    await_true(lambda: reconcile(split) and not left_in(split, names, SILVER), "not kept")
+    assert versions_of(user, container) == left
+    assert call_version(user, "GET", container, newest).body == b"version"
+
+
 def test_a_post_between_copy_and_removal_is_moved(split: RunningCluster, user: Account) -> None:
     headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
     assert user.call("PUT", "posted", headers=headers).status == 201

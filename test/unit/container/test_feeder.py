@@ -112,6 +112,40 @@ def test_a_misplaced_row_is_queued_and_no_other(
     assert servers.requests == []
 
 
+@pytest.mark.parametrize("deleted", [0, 1])
+def test_a_misplaced_version_whose_row_was_replaced_is_queued(
+    call: Caller, feeder: Feeder, servers: ContainerServers, deleted: int
+) -> None:
+    """The null version was replaced or removed in the right policy, whichever row comes first."""
+    call("PUT", C, 1)
+    for name, is_late in (("late", True), ("o", False)):
+        version = row(name, 4, 0, version_id=stamp(4))
+        misplaced = row(name, 2, 1, version_id="null")
+        last = row(name, 3, 0, version_id="null", deleted=deleted)
+        call("UPDATE", C, 5, body=[version, last if is_late else misplaced])
+        call("UPDATE", C, 5, body=[misplaced if is_late else last])
+    feeder.feed_marked()
+    assert [name for name, _, _ in queued(call)] == ["1:/AUTH_test/c/late", "1:/AUTH_test/c/o"]
+    servers.requests.clear()
+    feeder.feed_marked()
+    assert servers.requests == []
+
+
+def test_a_version_that_was_moved_is_not_queued_again(
+    call: Caller, feeder: Feeder, servers: ContainerServers
+) -> None:
+    call("PUT", C, 1)
+    null = row("o", 2, 1, version_id="null")
+    call("UPDATE", C, 5, body=[row("o", 4, 0, version_id=stamp(4)), null])
+    feeder.feed_marked()
+    servers.requests.clear()
+    moved = null | {"storage_policy_index": 0, "created_at": f"{stamp(2)}_0000000000000002"}
+    call("UPDATE", C, 5, body=[moved])
+    call("UPDATE", C, 5, body=[null])
+    feeder.feed_marked()
+    assert servers.requests == []
+
+
 def test_rows_of_single_requests_too(call: Caller, feeder: Feeder) -> None:
     call("PUT", C, 1, {"X-Backend-Storage-Policy-Index": "1"})
     headers = {"X-Size": "1", "X-Content-Type": "a/b", "X-Etag": "e"}

@@ -420,6 +420,10 @@ def test_what_the_target_has_not_taken_is_not_held() -> None:
     assert held({null}, {head(PUT, four, NULL), head(PUT, one)}) == {null}
     assert held({null, version}, {head(PUT, four, NULL), version}) == {version}
     assert held({null}, {head(PUT, four, NULL), version}) == set()
+    # So does the removal of a later one, beside which is a marker that hides what is older.
+    removal = head(TOMBSTONE, Timestamp(three, offset=1 << 48), NULL)
+    hidden = head(DELETE_MARKER, three, version_id(three, 0xC0))
+    assert held({null}, {removal, hidden, head(PUT, four)}) == {null}
     # It is kept there under the id of its time, or was removed under that id.
     replaced = {head(PUT, four, NULL), version}
     moved = head(PUT, Timestamp(two, offset=2), NULL)
