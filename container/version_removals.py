@@ -24,7 +24,8 @@ _OTHERS = len(Record._fields) - 1
 _STORED = """
 SELECT coalesce(sum(deleted = 0), 0), coalesce(sum(size * (deleted = 0)), 0),
     coalesce(max(created_at), ''), coalesce(max(length(created_at)), 0),
-    coalesce(max(instr(content_type, 'swift_bytes')), 0)
+    coalesce(max(instr(content_type, 'swift_bytes')), 0),
+    coalesce(max(storage_policy_index <> ?3), 0)
 FROM json_each(?2) AS wanted
 CROSS JOIN version ON name = ?1 AND version_id = wanted.value
 """
@@ -51,10 +52,12 @@ def merge_removals(
 ) -> Removed:
     """Merge removals of versions of one name; part of the caller's write transaction.
 
-    Only removals that are later than all that is stored of their versions are merged, and of the
-    container's own policy.
+    Only removals that are later than all that is stored of their versions are merged, if all these
+    rows are of the container's own policy.
     """
-    if len(incoming) < REMOVALS_MIN:
+    if len(incoming) < REMOVALS_MIN or any(
+        record.storage_policy_index != own_policy for record in incoming
+    ):
         return Removed(0, 0, incoming)
     alike: dict[tuple[Any, ...], list[str]] = {}
     for record in incoming:
@@ -63,7 +66,7 @@ def merge_removals(
     left: list[Record] = []
     for values, versions in alike.items():
         removal, stored = Record(*values), None
-        if len(versions) >= REMOVALS_MIN and removal.storage_policy_index == own_policy:
+        if len(versions) >= REMOVALS_MIN:
             stored = _remove(connection, removal, sorted(set(versions)))
         if stored is None:
             left += [removal._replace(version_id=version) for version in versions]
@@ -85,12 +88,11 @@ def _remove(
     if "swift_bytes" in removal.content_type or versions[0] < "0" or versions[-1] > ":":
         return None
     ids = json.dumps(versions)
-    count, size, latest, length, swift_bytes = connection.execute(
-        _STORED, (removal.name, ids)
-    ).fetchone()
+    place = removal.name, ids, removal.storage_policy_index
+    count, size, latest, length, *others = connection.execute(_STORED, place).fetchone()
     # Times of one length are in the order of their texts. With others, a part of a row may be
-    # later.
-    if latest >= removal.created_at or length > PLAIN_LENGTH or swift_bytes:
+    # later. A version of another policy is still to be removed there.
+    if latest >= removal.created_at or length > PLAIN_LENGTH or any(others):
         return None
     connection.execute(_REPLACE, (removal.name, ids, *removal[1:_OTHERS]))
     return count, size

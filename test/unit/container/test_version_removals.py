@@ -93,10 +93,15 @@ _TABLES = (
     ("version_count, extra_bytes", "version_stat"),
     ("storage_policy_index, object_count, bytes_used", "policy_stat"),
     ("hash, storage_policy_index", "container_info"),
+    ("name, storage_policy_index, created_at", "version_replaced"),
 )
 
 
 def table(connection: sqlite3.Connection, columns: str, name: str) -> list[Any]:
+    """Its rows; none if there is no such table."""
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
+    if there.fetchone() is None:
+        return []
     return connection.execute(f"SELECT {columns} FROM {name} ORDER BY 1, 2").fetchall()
 
 
