@@ -29,7 +29,8 @@ from own_cluster import login, must, own_cluster
 from processes import usage
 from release_tree import release_tree
 
-WARM_UP_OBJECTS = 512
+#: Five for each partition, so that nearly all have their first file, as in a cluster in use.
+WARM_UP_OBJECTS = 5 * 1024
 STATUSES = {"PUT": 201, "GET": 200}
 
 
