@@ -213,10 +213,10 @@ class Reconciler:
             return self._move_versions(entry, policy, rows)
         with self._ask("HEAD", entry, policy, {"X-Newest": "true"}, (2, 404)) as there:
             is_there = _time_of(there.headers) >= entry.written_at
-            has_versions = _VERSION in there.headers  # then the misplaced object is an old one
-        if not (is_there or has_versions):
+            has_versions = _VERSION in there.headers
+        if not is_there:
             return self._bring(entry, policy)
-        if not has_versions:
+        if not has_versions:  # else the misplaced object may be an old version
             with self._ask("HEAD", entry, entry.policy_index, {}, (2, 404)) as source:
                 has_versions = _VERSION in source.headers
         if has_versions:
