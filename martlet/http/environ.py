@@ -128,7 +128,7 @@ VERSION_REQUEST = "martlet.version_request"
 #: whose DELETE leaves a delete marker with the id null, if versioning is suspended.
 NULL_MARKER = "martlet.null_marker"
 #: ``bool``. Written by s3api in a DELETE. Read by the app and by versioned_writes. The DELETE is
-#: refused with 409 and X-Static-Large-Object, if the object may have segments that must go first.
+#: refused with 409 and X-Static-Large-Object, if the object may have segments that go with it.
 SPARES_LARGE = "martlet.spares_large"
 #: ``bool``. Written by s3api in a HEAD. Read by object_versioning. The version id null means the
 #: null version also if it is not current.

@@ -29,7 +29,7 @@ from proxy.headers import IF_TIMESTAMP, returned_headers
 from proxy.lookup.info import Info, container_info
 from proxy.replicas.core import Core
 from proxy.replicas.fetch import Search
-from proxy.replicas.gone_uploads import may_keep_objects, removed_uploads
+from proxy.replicas.gone_uploads import removed_uploads
 from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.locks import (
     LOCK_CHANGES,
@@ -152,12 +152,10 @@ class ObjectController:
         write = prepare_write(core, req, resource, policy, request_headers(req, version))
         if is_lockable(info["sysmeta"]) and VERSION_MARKER not in write.headers:
             check_unlocked(core, write)
-        removed = ""
         if SPARES_LARGE in req.environ:
             ring = core.object_ring(policy, req.trans_id)
             nodes = core.nodes(ring, *resource, is_read=True)
-            keeps = may_keep_objects(info)
-            removed = refuse_large(core, write.request, nodes, write.headers, spares_uploads=keeps)
+            refuse_large(core, write.request, nodes, write.headers)
         if IF_TIMESTAMP in write.headers:
             outcomes = delete_in_order(core, write, write.wire_headers())
         else:
@@ -171,9 +169,8 @@ class ObjectController:
         # A delete marker is added even if the object did not exist.
         is_done = answer.status < 300 or (answer.status == 404 and VERSION_MARKER in write.headers)
         if REPLACED_UPLOADS in req.environ and answer.status in (204, 404):
-            # Object servers of former releases do not say what they have removed.
-            ids = {*removed_uploads(outcomes), *filter(None, [removed])}
-            req.environ[REPLACED_UPLOADS] += [(write.request.path, name) for name in ids]
+            gone = [(write.request.path, name) for name in removed_uploads(outcomes)]
+            req.environ[REPLACED_UPLOADS] += gone
         if have_known_rows(outcomes):
             write.row.send_known(outcomes, row_headers(write.headers))
         if is_done and len(told) < len(write.updates):

@@ -7,7 +7,7 @@ are not listed, since no bucket may have such a name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from martlet.http.headers import Headers
@@ -163,14 +163,19 @@ def _delete_all_parts(call: Call) -> None:
     call.ask("DELETE", parts, allowed=(404, 409))
 
 
-def delete_parts(call: Call, container: str, names: list[str]) -> None:
+def delete_parts(
+    call: Call,
+    container: str,
+    names: Sequence[str],
+    headers: Mapping[str, str] | None = None,
+) -> None:
     """Delete objects of a container of parts, several at a time.
 
     :raises S3Error: one was not deleted. The others may be.
     """
 
     def delete_one(name: str) -> None:
-        call.ask("DELETE", container, name, allowed=(404,))
+        call.ask("DELETE", container, name, headers=headers, allowed=(404,))
 
     for_each(delete_one, names, call.options.multi_delete_concurrency)
 

@@ -214,8 +214,9 @@ def complete_upload(call: Call) -> Response:
     headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
     headers |= _lock_of(call, upload)
     answer = _put_manifest(call, upload, parts, headers, checks)
-    drop_unlisted_parts(call, call.account_of(call.bucket), upload, {number for number, _ in parts})
-    call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
+    closed = call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
+    if closed.is_success:  # else another completion has done it, which may list other parts
+        drop_unlisted_parts(call, upload, {number for number, _ in parts})
     version = answer.headers.get("x-object-version-id")
     shown = {} if upload.headers.get(SEALED) else shown_encryption(None)
     shown |= expiration_of_new(call, checks.size, headers.get(TAGGING))

@@ -13,7 +13,7 @@ from martlet.http.environ import SPARES_LARGE, SPARES_VERSIONS, UPDATE_FOOTERS, 
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import Response
 from proxy.middleware.subrequest import Answered, ask_app, read_body
-from proxy.replicas.gone_uploads import UPLOAD_ID, may_keep_objects
+from proxy.replicas.gone_uploads import UPLOAD_ID
 from proxy.replicas.locks import LOCK_BYPASS, LOCK_MODE
 from proxy.replicas.spared import LARGE
 from proxy.replicas.versions import NULL
@@ -36,6 +36,8 @@ from proxy.s3.object_headers import (
 )
 from proxy.s3.objects import version_query
 from proxy.s3.tagging import tagging_header
+from proxy.s3.unused_parts import NO_PARTS, Parts, drop_parts, own_parts
+from proxy.s3.uploads import Upload
 from proxy.s3.wire.addressing import check_key
 from proxy.s3.wire.checksums import DEFAULT_ALGORITHM
 from proxy.s3.wire.checksums import PREFIX as CHECKSUM_PREFIX
@@ -199,23 +201,17 @@ def delete(
         call.leave_null_marker(key)
     if condition != Condition():
         return _delete_conditionally(call, key, version, condition)
-    query = {**version, "symlink": "get"} if version else {}
     headers = {"accept": "application/json", **bypass_header(call)}
     answer = None if version else _delete_without_parts(call, key, headers)
+    is_report = False
     if answer is None:
-        query |= _query_for_parts(call, key, version, headers)
-        if version.get("version-id") == "null":
-            call.base[SPARES_VERSIONS] = True
-        allowed = (404, 400)
-        answer = call.ask("DELETE", call.bucket, key, query=query, headers=headers, allowed=allowed)
+        answer, is_report = _delete_with_parts(call, key, version, headers)
     if answer.status == 404 and (named := _null_since(call, key, version)):
         return delete(call, key, named, condition)
     if answer.status == 400 and not _names_no_version(call, version):
         raise call.refusal(answer, "DELETE", call.bucket, key)
-    if "multipart-manifest" in query and answer.status == 200:
-        _check_parts(answer.body)
     given = answer.headers.get("x-object-version-id")
-    if "multipart-manifest" in query and not version and call.is_suspended(call.bucket):
+    if is_report and not version and call.is_suspended(call.bucket):
         given = "null"  # the answer is a report, which does not say so
     current = answer.headers.get("x-object-current-version-id")  # a report does not say it
     if version and current in (None, "null") and call.is_versioned(call.bucket):
@@ -225,6 +221,29 @@ def delete(
         marker = {"x-amz-delete-marker": "true"} if was_marker else {}
         return {"x-amz-version-id": version["version-id"], **marker}
     return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
+
+
+def _delete_with_parts(
+    call: Call, key: str, version: Mapping[str, str], headers: Mapping[str, str]
+) -> tuple[Answered, bool]:
+    """DELETE of an object that may have parts.
+
+    :returns: the answer, of any success, 400 or 404, and whether it is a report of slo.
+    :raises S3Error: it was not deleted, or not all of its segments.
+    """
+    query = {**version, "symlink": "get"} if version else {}
+    doomed = _find_parts(call, key, version, headers)
+    if doomed.are_of_slo:
+        query["multipart-manifest"] = "delete"
+    if version.get("version-id") == NULL:
+        call.base[SPARES_VERSIONS] = True
+    allowed = (404, 400)
+    answer = call.ask("DELETE", call.bucket, key, query=query, headers=headers, allowed=allowed)
+    if doomed.are_of_slo and answer.status == 200:
+        _check_parts(answer.body)
+    if answer.is_success:
+        drop_parts(call, doomed)
+    return answer, doomed.are_of_slo
 
 
 def _null_since(call: Call, key: str, version: Mapping[str, str]) -> dict[str, str]:
@@ -251,27 +270,18 @@ def _delete_conditionally(
     headers = condition.headers_for(call, key)
     if "if-none-match" in headers:  # there is nothing to delete
         return {}
-    parts = _parts_of_current(call, key)
+    doomed = _find_parts(call, key, {}, {})
+    parts = parts_of_manifest(call, key) if doomed.are_of_slo else []
     answer = call.ask("DELETE", call.bucket, key, headers=headers, allowed=(202, 404, 409, 412))
     check_done(answer, headers)
     if answer.status == 404 and call.info(call.bucket):
         raise S3Error("NoSuchKey", fields={"Key": key})
+    if answer.is_success:
+        drop_parts(call, doomed)
     for container, name in parts:
         call.ask("DELETE", container, name, allowed=(404,))
     given = answer.headers.get("x-object-version-id")
     return {"x-amz-version-id": given, "x-amz-delete-marker": "true"} if given else {}
-
-
-def _parts_of_current(call: Call, key: str) -> list[tuple[str, str]]:
-    """The parts that a DELETE of the object must delete too, as `parts_of_manifest` names them."""
-    if call.is_enabled(call.bucket):
-        return []
-    found = call.ask("HEAD", call.bucket, key).headers
-    if call.is_versioned(call.bucket) and _has_id(found):
-        return []
-    if found.get(UPLOAD_ID) and not may_keep_objects(call.info(call.bucket)):
-        return []  # the answer to the DELETE tells which upload it has removed
-    return parts_of_manifest(call, key)
 
 
 def parts_of_manifest(
@@ -306,33 +316,47 @@ def _delete_without_parts(call: Call, key: str, headers: Mapping[str, str]) -> A
     return answer
 
 
-def _query_for_parts(
+def _find_parts(
     call: Call, key: str, version: Mapping[str, str], headers: Mapping[str, str]
-) -> dict[str, str]:
-    """The query with which a DELETE deletes the segments of a large object too.
+) -> Parts:
+    """The parts that go with the object of a DELETE, before it is sent.
 
-    It must not where the object becomes an old version. A client that may write and not read may
+    There are none where the object becomes an old version. A client that may write and not read may
     delete, so its 403 does not count.
 
     :param headers: of the DELETE.
-    :raises S3Error: the version is locked. Its parts are deleted first, so they are not tried.
+    :raises S3Error: the version is locked, so its parts are not tried; or they cannot be read.
     """
-    found = call.ask("HEAD", call.bucket, key, query=version, allowed=(400, 403, 404))
+    query = {**version, "symlink": "get"}
+    found = call.ask("HEAD", call.bucket, key, query=query, allowed=(400, 403, 404))
     if not version and call.is_enabled(call.bucket):
-        return {}
+        return NO_PARTS
     if found.status == 403:
-        head = call.request("HEAD", call.bucket, key, query=version, pre_authorized=True)
+        head = call.request("HEAD", call.bucket, key, query=query, pre_authorized=True)
         found = ask_app(call.app, head)
     if not version and _has_id(found.headers):
-        return {}
+        return NO_PARTS
     refuse_locked(found.headers, LOCK_BYPASS in headers)
     if not is_true(found.headers.get("x-static-large-object")):
-        return {}
-    query = {"multipart-manifest": "delete"}
-    # The parts of uploads are in one container. The expirer does not bypass locks.
-    if found.headers.get(UPLOAD_ID) and LOCK_MODE not in found.headers:
-        query["async"] = "on"
-    return query
+        return NO_PARTS
+    upload_id = found.headers.get(UPLOAD_ID)
+    if not upload_id:
+        return Parts(are_of_slo=True)
+    if call.info(call.bucket)["sysmeta"].get("versions-mode") == "history":
+        return NO_PARTS  # a copy of the manifest is kept
+    query["multipart-manifest"] = "get"
+    get = call.request("GET", call.bucket, key, query=query, pre_authorized=True)
+    manifest = ask_app(call.app, get)
+    if manifest.headers.get(UPLOAD_ID) != upload_id:  # it has changed, or cannot be read
+        raise S3Error("ServiceUnavailable", "The parts of the object cannot be read now.")
+    upload = Upload(call.bucket, key, upload_id, Headers())
+    return Parts(
+        upload,
+        own_parts(upload, manifest.body),
+        headers,
+        # The expirer does not bypass locks.
+        is_locked=LOCK_MODE in found.headers,
+    )
 
 
 def _has_id(found: Headers) -> bool:

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of multipart uploads that are of no use any more: the expirer deletes them.
 
-The object servers tell which upload a PUT has replaced or a DELETE has removed. Its parts stay for
-some minutes, so that clients that read the old object can read on. A completion leaves the parts
-that it does not list. If the proxy stops between the write and the tasks for the expirer, the parts
-stay for good.
+They are those of a deleted object, by its manifest; those of an object that was replaced, as the
+object servers tell; and those that a completion does not list. They stay for some minutes, so that
+clients that read the old object can read on. If the proxy stops between the write and the tasks for
+the expirer, the parts stay for good.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import unquote, urlencode
 
 from martlet.http.environ import REPLACED_UPLOADS
@@ -21,11 +23,61 @@ from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import ask_app, delete_later, environ_of, get_container_info
 from proxy.replicas.gone_uploads import may_keep_objects
+from proxy.s3.bucket import delete_parts
 from proxy.s3.call import SOURCE, Call
 from proxy.s3.uploads import Upload
 
 log = get_logger("proxy.s3")
 _PAGE = 1000
+
+
+class Parts(NamedTuple):
+    """The parts that a DELETE of an object deletes.
+
+    :param upload: that the object was; None if it was none.
+    :param headers: of the DELETE.
+    :param is_locked: whether the parts have or had a lock.
+    :param are_of_slo: Swift's API wrote the object, and slo knows its segments.
+    """
+
+    upload: Upload | None = None
+    names: Sequence[str] = ()
+    headers: Mapping[str, str] = MappingProxyType({})
+    is_locked: bool = False
+    are_of_slo: bool = False
+
+
+NO_PARTS = Parts()
+
+
+def own_parts(upload: Upload, manifest: bytes) -> list[str]:
+    """The objects of the parts that a manifest names.
+
+    Swift's API may have copied the manifest from another key, which keeps its parts.
+    """
+    start = f"/{upload.container}/"
+    names = [str(part["name"]).removeprefix(start) for part in json.loads(manifest)]
+    return [name for name in names if _number(upload, name) is not None]
+
+
+def drop_parts(call: Call, parts: Parts) -> None:
+    """Have the parts deleted of an object that was deleted.
+
+    If the queue of the expirer takes no tasks, they are deleted at once. An error is logged.
+    """
+    upload = parts.upload
+    if upload is None or not parts.names:
+        return
+    replaced: list[tuple[str, str]] = call.environ[REPLACED_UPLOADS]
+    replaced[:] = [one for one in replaced if one[1] != upload.upload_id]
+    account = call.account_of(call.bucket)
+    try:
+        is_left = not parts.is_locked and _add_tasks(call, account, upload, parts.names)
+        if not is_left:
+            delete_parts(call, upload.container, parts.names, parts.headers)
+    except Exception:
+        log.exception("parts cannot be deleted")
+        _warn(account, upload)
 
 
 def drop_replaced_parts(call: Call) -> None:
@@ -40,14 +92,14 @@ def drop_replaced_parts(call: Call) -> None:
         _drop(call, account, Upload(container, key, upload_id, Headers()))
 
 
-def drop_unlisted_parts(call: Call, account: str, upload: Upload, listed: Collection[int]) -> None:
+def drop_unlisted_parts(call: Call, upload: Upload, listed: Collection[int]) -> None:
     """Have the parts deleted that a completion has not listed; an error is logged.
 
     Another completion may list them at the same time: the expirer looks whether they are in use.
 
     :param listed: their numbers.
     """
-    _drop(call, account, upload, listed)
+    _drop(call, call.account_of(call.bucket), upload, listed)
 
 
 def _drop(call: Call, account: str, upload: Upload, kept: Collection[int] | None = None) -> None:
@@ -57,8 +109,12 @@ def _drop(call: Call, account: str, upload: Upload, kept: Collection[int] | None
         log.exception("cannot look for the parts of an upload")
         is_done = False
     if not is_done:
-        shown = fields(account=account, bucket=upload.bucket, key=upload.key)
-        log.warning("unused parts stay %s", f"{shown} {fields(upload=upload.upload_id)}")
+        _warn(account, upload)
+
+
+def _warn(account: str, upload: Upload) -> None:
+    shown = fields(account=account, bucket=upload.bucket, key=upload.key)
+    log.warning("unused parts stay %s", f"{shown} {fields(upload=upload.upload_id)}")
 
 
 def _leave_parts(call: Call, account: str, upload: Upload, kept: Collection[int] | None) -> bool:
@@ -69,21 +125,29 @@ def _leave_parts(call: Call, account: str, upload: Upload, kept: Collection[int]
     info = get_container_info(call.base, call.app, account, upload.bucket, SOURCE)
     if not 200 <= info["status"] < 300 or may_keep_objects(info):
         return True
-    due = Timestamp(time.time() + call.options.replaced_parts_delay)
-    place = account, upload.container
+    spared = {None, *(kept or ())}
     for names in _pages(call, account, upload):
-        if kept is None and upload.name in names:
-            return True  # an answer to its completion got lost, and it can be repeated
-        parts = [name for name in names if _is_dropped(upload, name, kept or ())]
-        if parts and not delete_later(call.base, call.app, place, parts, due, SOURCE):
+        parts = [name for name in names if _number(upload, name) not in spared]
+        if not _add_tasks(call, account, upload, parts):
             return False
     return True
 
 
-def _is_dropped(upload: Upload, name: str, kept: Collection[int]) -> bool:
+def _add_tasks(call: Call, account: str, upload: Upload, names: Sequence[str]) -> bool:
+    """Whether the queue of the expirer has taken a task for each part."""
+    due = Timestamp(time.time() + call.options.replaced_parts_delay)
+    place = account, upload.container
+    return all(
+        delete_later(call.base, call.app, place, names[start : start + _PAGE], due, SOURCE)
+        for start in range(0, len(names), _PAGE)
+    )
+
+
+def _number(upload: Upload, name: str) -> int | None:
+    """The number of the part that is the object ``name``; None if it is none of the upload."""
     number = name.removeprefix(f"{upload.name}/")
     is_part = number != name and number.isascii() and number.isdecimal()
-    return is_part and int(number) not in kept
+    return int(number) if is_part else None
 
 
 def _pages(call: Call, account: str, upload: Upload) -> Iterator[list[str]]:

@@ -220,8 +220,13 @@ class Expirer:
         """412 if the object of the upload is there and needs the part, 404 if not; 5xx: unknown.
 
         A completion that was sent twice may have brought it back after it was replaced, or may have
-        listed other parts. Or it is about to be deleted.
+        listed other parts. Or it is about to be deleted. An upload that is open needs it, too.
         """
+        begun = quote_path(f"/v1/{part.account}{part.path.rpartition('/')[0]}")
+        opened = self._client.request("HEAD", begun, {"X-Newest": "true"})
+        opened.close()
+        if opened.status != 404:
+            return 412 if opened.status // 100 == 2 else opened.status
         path = quote_path(f"/v1/{part.account}/{part.bucket}/{part.key}")
         found = self._client.request("HEAD", f"{path}?symlink=get", {"X-Newest": "true"})
         found.close()

@@ -290,6 +290,24 @@ def test_the_parts_of_a_deleted_version_are_deleted(
     assert len(s3.list_object_versions(Bucket=bucket)["Versions"]) == 2
 
 
+def test_the_parts_of_a_deleted_null_version_are_deleted(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    """With its id, or without where versioning is suspended."""
+    upload(s3, bucket)
+    for status in ("Enabled", "Suspended"):
+        state = {"Status": status}
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=state)
+        if status == "Enabled":
+            put(s3, bucket)
+            s3.delete_object(Bucket=bucket, Key="k", VersionId="null")
+        else:
+            upload(s3, bucket)
+            s3.delete_object(Bucket=bucket, Key="k")
+        assert len(parts_in(account, bucket)) == 2
+        await_parts(cluster, account, bucket, [])
+
+
 def complete(s3: Any, bucket: str, numbers: list[int], listed: list[int]) -> str:
     """Upload parts and complete the upload with some of them; return its id."""
     target = {"Bucket": bucket, "Key": "k"}

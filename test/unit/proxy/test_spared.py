@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A DELETE that spares large objects: it is sent only if no segments must go first."""
+"""A DELETE that spares large objects: it is sent only if the object has no segments."""
 
 from __future__ import annotations
 
 import pytest
 from fake_cluster import FakeCluster
 
-from martlet.http.environ import REPLACED_UPLOADS, SPARES_LARGE, VERSION_REQUEST
+from martlet.http.environ import SPARES_LARGE, VERSION_REQUEST
 from proxy.replicas.versions import VersionRequest
 
 OBJECT = "/v1/a/c/o"
@@ -58,37 +58,6 @@ def test_a_version_that_stays_is_not_deleted(stored: FakeCluster) -> None:
     for device in stored.devices:
         device.read_headers = {**LARGE, "X-Backend-Version-Id": VERSION}
     assert stored.call("DELETE", OBJECT, **{SPARES_LARGE: True}).status == 204
-
-
-UPLOAD = {**LARGE, "X-Object-Sysmeta-S3api-Upload-Id": "one"}
-
-
-@pytest.mark.parametrize("told", ["", "one", "two"])
-def test_an_upload_is_deleted_and_named(stored: FakeCluster, told: str) -> None:
-    """Also if the object servers, of a former release, do not tell which one it was."""
-    for device in stored.devices:
-        device.read_headers = UPLOAD
-        device.more_headers = {"X-Backend-Replaced-Upload": told} if told else {}
-    gone: list[tuple[str, str]] = []
-    environ = {SPARES_LARGE: True, REPLACED_UPLOADS: gone}
-    assert stored.call("DELETE", OBJECT, **environ).status == 204
-    assert sorted(gone) == sorted(("/a/c/o", name) for name in {"one", told or "one"})
-
-
-@pytest.mark.parametrize("name", ["Versions-Enabled", "Versions-Location"])
-@pytest.mark.parametrize("value", ["true", "False"])
-def test_an_upload_that_may_live_on_as_a_version_stays(
-    cluster: FakeCluster, name: str, value: str
-) -> None:
-    headers = {f"X-Container-Sysmeta-{name}": value}
-    assert cluster.call("POST", "/v1/a/c", headers=headers).status == 204
-    for device in cluster.devices:
-        device.read_headers = UPLOAD
-    gone: list[tuple[str, str]] = []
-    environ = {SPARES_LARGE: True, REPLACED_UPLOADS: gone}
-    assert cluster.call("PUT", OBJECT, b"data").status == 201
-    assert cluster.call("DELETE", OBJECT, **environ).status == 409
-    assert gone == []
 
 
 @pytest.mark.parametrize(("version", "status"), [(VERSION, 204), ("null", 409)])

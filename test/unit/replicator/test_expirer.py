@@ -328,7 +328,7 @@ def test_parts_wait_while_it_is_not_known_whether_they_are_needed(cluster: Clust
     original = cluster._delete
     cluster._delete = lambda req, path: 503  # type: ignore[method-assign]
     assert figures(expirer(cluster).run_once())["failed"] == 1
-    assert cluster.requests[-1] == ("HEAD", "/a/b/k")
+    assert cluster.requests[-1] == ("HEAD", "/a/b+segments/k/ID")
     cluster._delete = original  # type: ignore[method-assign]
     assert figures(expirer(cluster).run_once())["deleted"] == 1
 
