@@ -126,12 +126,11 @@ def _time(head: RecordHead, target: Holding) -> Timestamp:
     """The time of a version in the right policy."""
     time = head.timestamp
     same = [
-        known
-        for known in target.all_of(head.version_id)
-        if known.timestamp.ticks == time.ticks and (known.is_version or known.is_of_move)
+        known for known in target.all_of(head.version_id) if known.timestamp.ticks == time.ticks
     ]
-    if not same and target.is_complete:
-        return time
+    is_removed = any(not (known.is_version or known.is_of_move) for known in same)
+    if is_removed or (not same and target.is_complete):
+        return time  # a client's removal of former releases is one greater
     last = max((known.timestamp.offset, known.is_of_move) for known in same) if same else (0, True)
     is_there = last[0] >= time.offset + 2 and not last[1]
     offset = last[0] if is_there else max(last[0], time.offset + 1) + 1
@@ -167,8 +166,8 @@ def _is_void_null(
     not count, unless a version was written in between: then it is an old version.
     """
     time = head.timestamp
-    kept = device.get(struct.pack(">QQ", time.ticks, 0))
-    if kept is not None and not kept.is_of_move:
+    ticks = struct.pack(">Q", time.ticks)  # former releases kept it with its offset
+    if any(id_[:8] == ticks and not known.is_of_move for id_, known in device.items()):
         return True
     known = device.get(NULL_ID)
     if known is None or known.is_of_move or known.timestamp.ticks == time.ticks:

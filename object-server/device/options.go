@@ -57,7 +57,8 @@ type Options struct {
 	ReservePercent  float64       // the same as a share of the file system; default 0
 	Logger          *slog.Logger  // for damage met when opening a partition; default slog.Default
 	// KeptID is the id under which a null version is kept when a version has been written since; its timestamp is
-	// given. Replicas may know it with different offsets of the same ticks, and need the same id for all of them. Default nil: a write without an id replaces the null version wherever it stands.
+	// given. Replicas may know it with different offsets of the same ticks, and need the same id for all of them. Default
+	// nil: a write without an id replaces the null version wherever it stands.
 	KeptID func(format.Timestamp) format.VersionID
 	// Clock tells the time that locks of versions are compared with; default time.Now.
 	Clock func() time.Time

@@ -12,7 +12,7 @@ from martlet.conf.options import is_true
 from martlet.http.environ import SPARES_LARGE, SPARES_VERSIONS, UPDATE_FOOTERS, Environ
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import Response
-from proxy.middleware.subrequest import Answered, ask_app, read_body
+from proxy.middleware.subrequest import Answered, ask_app, close_body, read_body
 from proxy.replicas.gone_uploads import UPLOAD_ID
 from proxy.replicas.locks import LOCK_BYPASS, LOCK_MODE
 from proxy.replicas.spared import LARGE
@@ -346,13 +346,18 @@ def _find_parts(
         return NO_PARTS  # a copy of the manifest is kept
     query["multipart-manifest"] = "get"
     get = call.request("GET", call.bucket, key, query=query, pre_authorized=True)
-    manifest = ask_app(call.app, get)
-    if manifest.headers.get(UPLOAD_ID) != upload_id:  # it has changed, or cannot be read
+    status, got, chunks = call.send(get)
+    if got.get(UPLOAD_ID) != upload_id:
+        close_body(chunks)  # unread: it may be large
+        if status == 404:
+            return NO_PARTS  # another DELETE has them
+        if status // 100 == 2:  # it was replaced meanwhile
+            return _find_parts(call, key, version, headers)
         raise S3Error("ServiceUnavailable", "The parts of the object cannot be read now.")
     upload = Upload(call.bucket, key, upload_id, Headers())
     return Parts(
         upload,
-        own_parts(upload, manifest.body),
+        own_parts(upload, read_body(chunks)),
         headers,
         # The expirer does not bypass locks.
         is_locked=LOCK_MODE in found.headers,

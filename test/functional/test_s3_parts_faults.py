@@ -140,6 +140,19 @@ def test_a_delete_during_the_end_of_a_completion_deletes_the_parts(
     assert account.call("GET", f"{bucket}+segments").lines == []
 
 
+def test_two_deletes_at_once_succeed(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    for _ in range(12):
+        target, etags = begin(s3, bucket, [1, 2])
+        finish(s3, target, etags, [1, 2])
+        with ThreadPoolExecutor(4) as pool:
+            ends = [pool.submit(s3.delete_object, Bucket=bucket, Key="k") for _ in range(4)]
+        assert [end.result()["ResponseMetadata"]["HTTPStatusCode"] for end in ends] == [204] * 4
+    passes(cluster, s3, account)
+    assert account.call("GET", f"{bucket}+segments").lines == []
+
+
 def test_the_parts_go_although_no_container_server_answers_the_delete(
     new_cluster: Callable[..., RunningCluster], tmp_path: Path
 ) -> None:

@@ -82,6 +82,17 @@ def await_later_parts(cluster: RunningCluster, s3: Any, account: Account, bucket
         expire(cluster)
 
 
+def set_location(s3: Any, account: Account, bucket: str, header: str) -> None:
+    """Have old objects kept in another container."""
+    assert account.call("PUT", f"{bucket}-old").status == 201
+    port = urlsplit(s3.meta.endpoint_url).port
+    assert port is not None
+    by_this_proxy = Account.with_token(port, account.token, account.path)
+    posted = by_this_proxy.call("POST", bucket, headers={header: f"{bucket}-old"})
+    assert posted.status == 204
+    by_this_proxy.close()
+
+
 def put(s3: Any, bucket: str) -> None:
     s3.put_object(Bucket=bucket, Key="k", Body=b"new")
 
@@ -182,19 +193,28 @@ def test_old_manifests_of_another_container_keep_their_parts(
     cluster: RunningCluster, s3: Any, account: Account, bucket: str, header: str
 ) -> None:
     """Swift's older versioning keeps the manifest that is replaced."""
-    assert account.call("PUT", f"{bucket}-old").status == 201
-    port = urlsplit(s3.meta.endpoint_url).port
-    assert port is not None
-    by_this_proxy = Account.with_token(port, account.token, account.path)
-    set_location = by_this_proxy.call("POST", bucket, headers={header: f"{bucket}-old"})
-    assert set_location.status == 204
-    by_this_proxy.close()
+    set_location(s3, account, bucket, header)
     used = upload(s3, bucket)
     put(s3, bucket)
     await_later_parts(cluster, s3, account, bucket)
     assert parts_in(account, bucket) == [f"k/{used}/1", f"k/{used}/2"]
     (old,) = account.call("GET", f"{bucket}-old").lines
     assert account.call("GET", f"{bucket}-old", old).body == b"onetwo"
+
+
+def test_a_delete_keeps_the_parts_of_an_object_that_is_archived(
+    cluster: RunningCluster, s3: Any, account: Account, bucket: str
+) -> None:
+    set_location(s3, account, bucket, "X-History-Location")
+    used = upload(s3, bucket)
+    s3.delete_object(Bucket=bucket, Key="k")
+    await_later_parts(cluster, s3, account, bucket)
+    assert parts_in(account, bucket) == [f"k/{used}/1", f"k/{used}/2"]
+    bodies = [
+        account.call("GET", f"{bucket}-old", old).body
+        for old in account.call("GET", f"{bucket}-old").lines
+    ]
+    assert b"onetwo" in bodies
 
 
 def test_what_is_read_meanwhile_stays_for_a_time(

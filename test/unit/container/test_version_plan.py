@@ -232,3 +232,28 @@ def test_nothing_is_lost_and_nothing_comes_back(seed: int) -> None:
         assert versions == cluster.kept.keys()
     for device in cluster.devices[1 - cluster.policy]:
         assert not any(head.is_version for head in device.values())
+
+
+@pytest.mark.parametrize("removed_offset", [4, REMOVED])
+def test_a_clients_removal_wins_over_a_move(removed_offset: int) -> None:
+    """Former releases gave it the next offset, not the greatest one.
+
+    One of the devices that have it is away. The third one has not got it yet.
+    """
+    removal = RecordHead(TOMBSTONE, NULL, at(102, removed_offset), 1)
+    source = Holding([{NULL: written(NULL, at(102, 3))}], 3)
+    target = Holding([{NULL: removal}, {}], 3)
+    plan = make_plan(source, target)
+    assert plan.times[NULL, 102] < removal.timestamp
+
+
+def test_a_null_version_that_former_releases_kept_is_not_sent_again() -> None:
+    """Its id had the offset of the null version; clients may have removed it by that id."""
+    null = written(NULL, at(102, 3))
+    version = written(id_of(103), at(103))
+    for kind in (PUT, TOMBSTONE):
+        kept = RecordHead(kind, struct.pack(">QQ", 102, 3), at(105), 1)
+        later = written(NULL, at(104))
+        device = {NULL: later, kept.version_id: kept, version.version_id: version}
+        plan = make_plan(Holding([{NULL: null}], 3), Holding([device] * 3, 3))
+        assert not plan.lacking
