@@ -172,7 +172,7 @@ def test_the_parts_go_although_no_container_server_answers_the_delete(
             expire(own)
             return account.call("GET", "bucket+segments").lines == []
 
-        await_true(is_empty, "no parts", 40)
+        await_true(is_empty, "no parts")
 
 
 def test_a_delete_of_many_uploads_does_not_wait_for_each(four_nodes: RunningCluster) -> None:
