@@ -19,18 +19,7 @@ import (
 // that is killed meanwhile leaves nothing out.
 func TestPartitionsAtOnce(t *testing.T) {
 	h := newHost(t)
-	// One name of each partition. That of the first is in a container of its own, as rows of a container wait for its last update.
-	paths := map[uint32]string{}
-	for n := 0; len(paths) < 1<<power; n++ {
-		name := fmt.Sprint(n)
-		for _, container := range []string{"b", "c"} {
-			hash := ring.NewHasher("", "x").Object("a", container, name)
-			partition := binary.BigEndian.Uint32(hash[:]) >> (32 - power)
-			if (partition == 0) == (container == "b") {
-				paths[partition] = "/a/" + container + "/" + name
-			}
-		}
-	}
+	paths := onePerPartition()
 	first := path.Base(paths[0])
 	release, came := make(chan struct{}), make(chan string, 1000)
 	h.containers.held = func(name string) chan struct{} {
@@ -90,4 +79,21 @@ func TestPartitionsAtOnce(t *testing.T) {
 	if c.Pass.Ended.IsZero() || *c.Pass.After != all[len(all)-1] {
 		t.Errorf("%s", text)
 	}
+}
+
+// onePerPartition has the path of one object of each partition. That of the first is in a container of its own, as rows of a
+// container wait for its last update.
+func onePerPartition() map[uint32]string {
+	paths := map[uint32]string{}
+	for n := 0; len(paths) < 1<<power; n++ {
+		name := fmt.Sprint(n)
+		for _, container := range []string{"b", "c"} {
+			hash := ring.NewHasher("", "x").Object("a", container, name)
+			partition := binary.BigEndian.Uint32(hash[:]) >> (32 - power)
+			if (partition == 0) == (container == "b") {
+				paths[partition] = "/a/" + container + "/" + name
+			}
+		}
+	}
+	return paths
 }
