@@ -162,7 +162,7 @@ func TestReserve(t *testing.T) {
 func TestReserveIsNotForPosts(t *testing.T) {
 	mem := vfs.NewMem("/d")
 	mem.SetLimit(1 << 20)
-	d := open(t, mem, "/d", Options{ReservePercent: 50})
+	d := open(t, mem, "/d", Options{ReservePercent: 50, compactByHand: true})
 	defer d.Close()
 	loc := locate("x", 1)
 	must[State](t)(put(d, loc, "x", 1, body(1, 100_000)))
