@@ -8,8 +8,7 @@ is gone for good.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from proxy.replicas.engine import Outcome
 from ring.ring import Node
@@ -37,14 +36,3 @@ def removed_uploads(outcomes: Collection[Outcome]) -> set[str]:
     """
     told = [o.answer.headers.get(_GONE) for o in outcomes if o.answer.status in (204, 404)]
     return {name for name in told if name}
-
-
-def may_keep_objects(info: Mapping[str, Any]) -> bool:
-    """Whether an object of the container lives on after it was written over.
-
-    It may as a version, or with X-Versions-Location or X-History-Location as a copy of its
-    manifest.
-    """
-    stored = info["sysmeta"]
-    is_kept = stored.get("versions-enabled") or stored.get("versions-location")
-    return bool(is_kept or info.get("versions"))  # the last of old releases

@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlencode
 
 from martlet.http.environ import REPLACED_UPLOADS
@@ -22,7 +22,6 @@ from martlet.log import fields, get_logger
 from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import ask_app, delete_later, environ_of, get_container_info
-from proxy.replicas.gone_uploads import may_keep_objects
 from proxy.s3.bucket import delete_parts
 from proxy.s3.call import SOURCE, Call
 from proxy.s3.uploads import Upload
@@ -123,7 +122,7 @@ def _leave_parts(call: Call, account: str, upload: Upload, kept: Collection[int]
     :param kept: the numbers of those to keep; None if the object is gone.
     """
     info = get_container_info(call.base, call.app, account, upload.bucket, SOURCE)
-    if not 200 <= info["status"] < 300 or may_keep_objects(info):
+    if not 200 <= info["status"] < 300 or _may_keep_objects(info):
         return True
     spared = {None, *(kept or ())}
     for names in _pages(call, account, upload):
@@ -131,6 +130,17 @@ def _leave_parts(call: Call, account: str, upload: Upload, kept: Collection[int]
         if not _add_tasks(call, account, upload, parts):
             return False
     return True
+
+
+def _may_keep_objects(info: Mapping[str, Any]) -> bool:
+    """Whether an object of the container lives on after it was written over.
+
+    It may as a version, or with X-Versions-Location or X-History-Location as a copy of its
+    manifest.
+    """
+    stored = info["sysmeta"]
+    is_kept = stored.get("versions-enabled") or stored.get("versions-location")
+    return bool(is_kept or info.get("versions"))  # the last of old releases
 
 
 def _add_tasks(call: Call, account: str, upload: Upload, names: Sequence[str]) -> bool:

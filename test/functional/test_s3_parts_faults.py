@@ -13,23 +13,18 @@ from typing import Any
 
 import pytest
 from expirer_pass import expire
-from other_proxy import OtherProxy
+from multipart_parts import await_later_parts, prompt_s3
 from running_cluster import RunningCluster, await_true, descendants
 from s3_client import s3_client
 from swift_api import Account
 
-from cluster.confs import PIPELINE
-
 _numbers = itertools.count(1)
-SECTION = {"use": "egg:martlet#s3api", "min_segment_size": "1", "replaced_parts_delay": "0"}
 
 
 @pytest.fixture(scope="module")
 def s3(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of a proxy that has unused parts deleted at once, and takes small ones."""
-    directory = tmp_path_factory.mktemp("proxy")
-    with OtherProxy(cluster, directory, PIPELINE, {"filter:s3api": SECTION}, workers=1) as proxy:
-        yield s3_client(proxy.port)
+    with prompt_s3(cluster, tmp_path_factory.mktemp("proxy")) as client:
+        yield client
 
 
 @pytest.fixture
@@ -76,24 +71,6 @@ def restore_begun(account: Account, bucket: str, target: dict[str, str]) -> None
     assert account.call("PUT", f"{bucket}+segments", name, body=b"").status == 201
 
 
-def passes(cluster: RunningCluster, s3: Any, account: Account) -> None:
-    """Run passes until parts are gone that were replaced later, and two more."""
-    for number in range(3):
-        later = f"later-{next(_numbers)}-{number}-{os.getpid()}"
-        s3.create_bucket(Bucket=later)
-        target, etags = begin(s3, later, [1])
-        finish(s3, target, etags, [1])
-        s3.put_object(Bucket=later, Key="k", Body=b"new")
-
-        def is_empty(segments: str = f"{later}+segments") -> bool:
-            expire(cluster)
-            return account.call("GET", segments).lines == []
-
-        await_true(is_empty, "no parts")
-    for _ in range(2):
-        expire(cluster)
-
-
 def test_an_open_upload_keeps_its_parts(
     cluster: RunningCluster, s3: Any, account: Account, bucket: str
 ) -> None:
@@ -101,7 +78,7 @@ def test_an_open_upload_keeps_its_parts(
     target, etags = begin(s3, bucket, [1, 2])
     finish(s3, target, etags, [1])
     restore_begun(account, bucket, target)
-    passes(cluster, s3, account)
+    await_later_parts(cluster, s3, account, bucket)
     assert [part["PartNumber"] for part in s3.list_parts(**target)["Parts"]] == [1, 2]
     finish(s3, target, etags, [1, 2])
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"1;2;"
@@ -116,7 +93,7 @@ def test_a_delete_before_the_upload_is_closed_deletes_the_parts(
     restore_begun(account, bucket, target)
     s3.delete_object(Bucket=bucket, Key="k")
     assert account.call("DELETE", f"{bucket}+segments", f"k/{target['UploadId']}").status == 204
-    passes(cluster, s3, account)
+    await_later_parts(cluster, s3, account, bucket)
     assert account.call("GET", f"{bucket}+segments").lines == []
 
 
@@ -136,7 +113,7 @@ def test_a_delete_during_the_end_of_a_completion_deletes_the_parts(
                     continue
             s3.delete_object(Bucket=bucket, Key="k")
             end.result()
-    passes(cluster, s3, account)
+    await_later_parts(cluster, s3, account, bucket)
     assert account.call("GET", f"{bucket}+segments").lines == []
 
 
@@ -149,7 +126,7 @@ def test_two_deletes_at_once_succeed(
         with ThreadPoolExecutor(4) as pool:
             ends = [pool.submit(s3.delete_object, Bucket=bucket, Key="k") for _ in range(4)]
         assert [end.result()["ResponseMetadata"]["HTTPStatusCode"] for end in ends] == [204] * 4
-    passes(cluster, s3, account)
+    await_later_parts(cluster, s3, account, bucket)
     assert account.call("GET", f"{bucket}+segments").lines == []
 
 
@@ -158,10 +135,9 @@ def test_the_parts_go_although_no_container_server_answers_the_delete(
 ) -> None:
     own = new_cluster().start().await_writes()
     with (
-        OtherProxy(own, tmp_path, PIPELINE, {"filter:s3api": SECTION}, workers=1) as proxy,
+        prompt_s3(own, tmp_path, read_timeout=120) as s3,
         closing(Account(own.port)) as account,
     ):
-        s3 = s3_client(proxy.port, read_timeout=120)
         s3.create_bucket(Bucket="bucket")
         target, etags = begin(s3, "bucket", [1, 2])
         finish(s3, target, etags, [1, 2])

@@ -14,24 +14,29 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from expirer_pass import expire
+from multipart_parts import (
+    SECTION,
+    await_later_parts,
+    await_parts,
+    parts_in,
+    prompt_s3,
+    put,
+    upload,
+)
 from other_proxy import OtherProxy
-from running_cluster import RunningCluster, await_true
+from running_cluster import RunningCluster
 from s3_client import s3_client
 from swift_api import Account
 
 from cluster.confs import PIPELINE
 
 _numbers = itertools.count(1)
-SECTION = {"use": "egg:martlet#s3api", "min_segment_size": "1", "replaced_parts_delay": "0"}
 
 
 @pytest.fixture(scope="module")
 def s3(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of a proxy that has replaced parts deleted at once, and takes small ones."""
-    directory = tmp_path_factory.mktemp("proxy")
-    with OtherProxy(cluster, directory, PIPELINE, {"filter:s3api": SECTION}, workers=1) as proxy:
-        yield s3_client(proxy.port)
+    with prompt_s3(cluster, tmp_path_factory.mktemp("proxy")) as client:
+        yield client
 
 
 @pytest.fixture
@@ -39,47 +44,6 @@ def bucket(s3: Any) -> str:
     name = f"replaced-{next(_numbers)}-{os.getpid()}"
     s3.create_bucket(Bucket=name)
     return name
-
-
-def upload(s3: Any, bucket: str, key: str = "k", *bodies: bytes) -> str:
-    """Write an object of two parts, or of the parts ``bodies``; return the upload's id."""
-    target = {"Bucket": bucket, "Key": key}
-    target["UploadId"] = s3.create_multipart_upload(**target)["UploadId"]
-    parts = []
-    for number, body in enumerate(bodies or (b"one", b"two"), 1):
-        etag = s3.upload_part(**target, PartNumber=number, Body=body)["ETag"]
-        parts.append({"PartNumber": number, "ETag": etag})
-    s3.complete_multipart_upload(**target, MultipartUpload={"Parts": parts})
-    return target["UploadId"]
-
-
-def parts_in(account: Account, bucket: str) -> list[str]:
-    return account.call("GET", f"{bucket}+segments").lines
-
-
-def await_parts(cluster: RunningCluster, account: Account, bucket: str, names: list[str]) -> None:
-    """Run passes until these parts are left."""
-
-    def is_done() -> bool:
-        expire(cluster)
-        return parts_in(account, bucket) == names
-
-    await_true(is_done, f"the parts {names}")
-
-
-def await_later_parts(cluster: RunningCluster, s3: Any, account: Account, bucket: str) -> None:
-    """Run passes until parts are gone that were replaced after those of the bucket.
-
-    They are in another container of the queue. So there are several, and two passes more.
-    """
-    for number in range(3):
-        later = f"{bucket}-later-{number}"
-        s3.create_bucket(Bucket=later)
-        upload(s3, later)
-        put(s3, later)
-        await_parts(cluster, account, later, [])
-    for _ in range(2):
-        expire(cluster)
 
 
 def set_location(s3: Any, account: Account, bucket: str, header: str) -> None:
@@ -91,10 +55,6 @@ def set_location(s3: Any, account: Account, bucket: str, header: str) -> None:
     posted = by_this_proxy.call("POST", bucket, headers={header: f"{bucket}-old"})
     assert posted.status == 204
     by_this_proxy.close()
-
-
-def put(s3: Any, bucket: str) -> None:
-    s3.put_object(Bucket=bucket, Key="k", Body=b"new")
 
 
 def put_copy(s3: Any, bucket: str) -> None:
