@@ -25,10 +25,11 @@ func (g *Grid) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This server speaks the WebSocket protocol "+Protocol+" here.", http.StatusBadRequest)
 		return
 	}
-	if g.ctx.Err() != nil {
+	if !g.beginHandshake() {
 		http.Error(w, "The server is about to stop.", http.StatusServiceUnavailable)
 		return
 	}
+	defer g.endHandshake()
 	select {
 	case g.unproved <- struct{}{}:
 		defer func() { <-g.unproved }()
@@ -72,7 +73,7 @@ func (g *Grid) upgrade(w http.ResponseWriter, r *http.Request) {
 
 // prove runs the acceptor's handshake and begins to use the connection.
 func (g *Grid) prove(s *socket, address string) error {
-	stop := g.limitHandshake(s.conn)
+	stop := g.limitHandshake(g.accepting, s.conn)
 	defer stop()
 	theirs, err := g.accept(s)
 	if err == nil {
@@ -81,8 +82,8 @@ func (g *Grid) prove(s *socket, address string) error {
 	return err
 }
 
-// begin makes a Conn of a socket after the handshake, whose limit ends first. Otherwise a Drain that comes now would
-// close the Conn, with the requests in flight.
+// begin makes a Conn of a socket after the handshake, whose limit ends first. Otherwise the end of that limit would close
+// the Conn, with the requests in flight.
 func (g *Grid) begin(s *socket, address string, theirs frame.Options, stopLimit func() bool) (*Conn, error) {
 	if !stopLimit() {
 		return nil, ErrClosed
@@ -91,14 +92,12 @@ func (g *Grid) begin(s *socket, address string, theirs frame.Options, stopLimit 
 		return nil, err
 	}
 	c := newConn(g, s, address, theirs)
-	if !g.adopt(c) {
-		return nil, ErrClosed
-	}
+	g.adopt(c)
 	return c, nil
 }
 
-// limitHandshake lets the handshake on a connection fail at its time limit, or when the Grid stops.
-func (g *Grid) limitHandshake(conn net.Conn) (stop func() bool) {
+// limitHandshake lets the handshake on a connection fail at its time limit, or when the context ends.
+func (g *Grid) limitHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
 	_ = conn.SetDeadline(time.Now().Add(g.config.HandshakeTimeout)) // fails only if the connection has ended
-	return context.AfterFunc(g.ctx, func() { conn.Close() })
+	return context.AfterFunc(ctx, func() { conn.Close() })
 }

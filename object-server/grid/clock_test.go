@@ -52,6 +52,12 @@ func (t *fakeTimer) Stop() bool {
 	return was
 }
 
+func (c *fakeClock) hasTimers() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.timers) > 0
+}
+
 // advance moves the time, and calls what is due in its order.
 func (c *fakeClock) advance(d time.Duration) {
 	c.mu.Lock()

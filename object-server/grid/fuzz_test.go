@@ -28,7 +28,7 @@ func fuzzed(t testing.TB) (*Conn, *raw) {
 	here, there := net.Pipe()
 	s := newSocket(here, nil, ws.StateServerSide)
 	s.ours = g.options()
-	c, err := g.begin(s, "pipe", s.ours, g.limitHandshake(here))
+	c, err := g.begin(s, "pipe", s.ours, g.limitHandshake(g.accepting, here))
 	check(t, err)
 	t.Cleanup(g.Close)
 	check(t, there.SetDeadline(time.Now().Add(longest)))

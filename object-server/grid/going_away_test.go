@@ -114,6 +114,48 @@ func TestTheReceiverOfGoAwayClosesAnIdleConnection(t *testing.T) {
 	}
 }
 
+// drainInHandshake drains a node whose only peer has not proved itself yet.
+func drainInHandshake(t *testing.T, n *node) (*raw, chan error) {
+	r := dialRaw(t, n)
+	drained := drain(t, n)
+	eventually(t, "the drain has begun", func() bool { return n.ctx.Err() != nil })
+	return r, drained
+}
+
+func TestAHandshakeUnderWayEndsBeforeGoAway(t *testing.T) {
+	n := newNode(t, Config{Clock: newFakeClock()})
+	r, drained := drainInHandshake(t, n)
+	connector, err := New(Config{Secrets: newSecrets(t, secretOne)})
+	check(t, err)
+	_, err = connector.connect(r.socket)
+	check(t, err)
+	r.limit = frame.MessageMax
+	r.send(frame.AppendRequest(nil, 1, "echo", 0, 0, nil))
+	r.expect(frame.GoAway)
+	if f := r.expect(frame.Error); Code(f.Code) != CodeGoingAway {
+		t.Errorf("code %d", f.Code)
+	}
+	r.conn.Close()
+	check(t, <-drained)
+}
+
+func TestADrainGivesHandshakesASecond(t *testing.T) {
+	clock := newFakeClock()
+	n := newNode(t, Config{Clock: clock})
+	r, drained := drainInHandshake(t, n)
+	eventually(t, "the second has begun", func() bool { return clock.hasTimers() })
+	clock.advance(leaveWait)
+	check(t, <-drained)
+	r.expectEnd()
+}
+
+func TestCloseEndsHandshakesAtOnce(t *testing.T) {
+	n := newNode(t, Config{Clock: newFakeClock()})
+	r := dialRaw(t, n)
+	n.Close()
+	r.expectEnd()
+}
+
 func TestTwoSidesThatDrainDoNotWait(t *testing.T) {
 	clock := newFakeClock() // stands still
 	n, connector := newNode(t, Config{Clock: clock}), newNode(t, Config{Clock: clock})

@@ -20,14 +20,20 @@ type Grid struct {
 	counters counters
 	quiet    rarely.Log
 	unproved chan struct{} // one for each connection whose peer has not proved itself
-	ctx      context.Context
-	cancel   context.CancelFunc
+
+	ctx        context.Context // ends when the Grid is about to stop
+	cancel     context.CancelFunc
+	accepting  context.Context // ends a little later: the time of handshakes that others began
+	cutAccepts context.CancelFunc
 
 	mu         sync.Mutex
 	conns      map[*Conn]struct{}
 	peers      map[string]*Peer
+	handshakes int // that are under way
 	isDraining bool
-	empty      chan struct{} // closed when isDraining and there are no connections
+	isClosed   bool          // connections end at once
+	reason     string        // of the Drain
+	empty      chan struct{} // closed when isDraining and there are neither connections nor handshakes
 }
 
 // New returns a Grid without connections. It fails if the secrets are missing or an option is out of bounds.
@@ -46,6 +52,7 @@ func New(config Config) (*Grid, error) {
 	g.checksum.Store(config.Options.Checksum)
 	g.pool.workersMax = config.WorkersMax
 	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.accepting, g.cutAccepts = context.WithCancel(context.Background())
 	return g, nil
 }
 
@@ -66,18 +73,40 @@ func (g *Grid) Connections() []*Conn {
 	return slices.Collect(maps.Keys(g.conns))
 }
 
-// adopt begins to use a connection after its handshake. It returns false if the Grid is about to stop.
-func (g *Grid) adopt(c *Conn) bool {
+// beginHandshake returns false if the Grid is about to stop. Otherwise the Grid does not stop before endHandshake.
+func (g *Grid) beginHandshake() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.isDraining {
 		return false
 	}
+	g.handshakes++
+	return true
+}
+
+func (g *Grid) endHandshake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.handshakes--
+	g.finishDrain()
+}
+
+// adopt begins to use a connection at the end of its handshake. If a Drain has begun meanwhile, the connection begins
+// with GOAWAY: the peer may have sent requests already, and could not know after a mere end whether they ran.
+func (g *Grid) adopt(c *Conn) {
+	g.mu.Lock()
 	g.conns[c] = struct{}{}
 	g.counters.handshakes.Add(1)
 	g.counters.connections.Add(1)
+	if g.isDraining {
+		c.drain(g.reason)
+	}
 	c.start()
-	return true
+	isClosed := g.isClosed
+	g.mu.Unlock()
+	if isClosed {
+		c.Close()
+	}
 }
 
 func (g *Grid) forget(c *Conn) {
@@ -88,15 +117,23 @@ func (g *Grid) forget(c *Conn) {
 	}
 	delete(g.conns, c)
 	g.counters.connections.Add(-1)
-	if g.isDraining && len(g.conns) == 0 {
+	g.finishDrain()
+}
+
+// finishDrain tells the end of the last connection or handshake. The caller holds mu.
+func (g *Grid) finishDrain() {
+	if g.isDraining && len(g.conns) == 0 && g.handshakes == 0 {
 		close(g.empty)
 	}
 }
 
 // Drain stops gracefully: it makes and accepts no more connections, tells the peers to send no more requests, and waits
-// until those in flight have ended on both sides, or until the context ends. What is left then is ended.
+// until those in flight have ended on both sides, or until the context ends. What is left then is ended. Handshakes that
+// peers have begun have a second to end.
 func (g *Grid) Drain(ctx context.Context, reason string) error {
-	g.stopConnecting()
+	g.stopConnecting(reason)
+	cut := g.config.Clock.AfterFunc(leaveWait, g.cutAccepts)
+	defer cut.Stop()
 	for _, c := range g.Connections() {
 		c.drain(reason)
 	}
@@ -111,7 +148,11 @@ func (g *Grid) Drain(ctx context.Context, reason string) error {
 
 // Close ends all connections at once.
 func (g *Grid) Close() {
-	g.stopConnecting()
+	g.stopConnecting("")
+	g.cutAccepts()
+	g.mu.Lock()
+	g.isClosed = true
+	g.mu.Unlock()
 	for _, c := range g.Connections() {
 		c.Close()
 	}
@@ -119,14 +160,12 @@ func (g *Grid) Close() {
 	g.pool.stop()
 }
 
-func (g *Grid) stopConnecting() {
+func (g *Grid) stopConnecting(reason string) {
 	g.cancel()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.isDraining {
-		g.isDraining = true
-		if len(g.conns) == 0 {
-			close(g.empty)
-		}
+		g.isDraining, g.reason = true, reason
+		g.finishDrain()
 	}
 }

@@ -182,6 +182,10 @@ func (g *Grid) backoff(failures int) time.Duration {
 
 // connectTo dials, upgrades and proves.
 func (g *Grid) connectTo(address string) (*Conn, error) {
+	if !g.beginHandshake() {
+		return nil, ErrClosed
+	}
+	defer g.endHandshake()
 	ctx, cancel := context.WithTimeout(g.ctx, g.config.HandshakeTimeout)
 	defer cancel()
 	conn, err := g.config.Dial(ctx, "tcp", address)
@@ -198,7 +202,7 @@ func (g *Grid) connectTo(address string) (*Conn, error) {
 }
 
 func (g *Grid) proveTo(conn net.Conn, address string) (*Conn, error) {
-	stop := g.limitHandshake(conn)
+	stop := g.limitHandshake(g.ctx, conn)
 	defer stop()
 	bounded := struct {
 		io.Reader

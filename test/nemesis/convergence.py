@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from checked_clients import CONTAINERS, CheckedClients, Object
@@ -16,6 +18,7 @@ from swift_api import Account
 from martlet.words.names import quote_path
 
 _PAUSE_SECONDS = 0.2
+_ROWS = "SELECT created_at, deleted FROM object WHERE name = ?"
 
 
 class Convergence:
@@ -135,11 +138,30 @@ class Convergence:
                 path = f"/{node['device']}/{partition}{names}?format=json"
                 status, body = call(self._cluster, node["port"], path, node["ip"])
                 rows = json.loads(body) if status == 200 else []
-                if {row["name"]: row["bytes"] for row in rows} != sizes:
-                    yield f"{container}: {node['device']} ({status}) lists {len(rows)} objects"
+                listed = {row["name"]: row["bytes"] for row in rows}
+                if listed != sizes:
+                    names = sorted({name for name, _ in listed.items() ^ sizes.items()})
+                    evidence = "; ".join(self._evidence(container, name) for name in names[:5])
+                    yield f"{container}: {node['device']} ({status}) lists {len(rows)}: {evidence}"
             found = self._counts(container)
             if found != (len(sizes), sum(sizes.values())):
                 yield f"{container}: counts {found}"
+
+    def _evidence(self, container: str, name: str) -> str:
+        """The rows and replicas of an object, for the search for the cause."""
+        rows = []
+        for path in (self._cluster.home / "devices").glob("*/*/containers/*/*/*/*.db"):
+            with closing(sqlite3.connect(path, timeout=10)) as database:
+                found = database.execute(_ROWS, (name,)).fetchall()  # names are in one container
+            rows += [f"{path.parts[-6]} {created_at} {deleted}" for created_at, deleted in found]
+        replicas = ObjectReplicas(self._cluster)
+        try:
+            answers = sorted(map(str, replicas.of(self._owner, container, name)[0]))
+        except OSError as error:
+            answers = [str(error)]
+        finally:
+            replicas.close()
+        return f"{name}: rows {sorted(rows)}, objects {answers}"
 
     def _counts(self, container: str) -> tuple[int, int] | str:
         """Objects and bytes that the proxy tells; a sentence if it does not."""
