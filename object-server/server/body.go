@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +45,11 @@ func (s *Server) receive(x *exchange, target io.Writer) (*receivedBody, error) {
 	if x.flag(message.MetadataFooter) {
 		received, err = s.receiveWithFooters(x, body, target)
 	} else {
-		received, err = s.copyBody(target, body, x.in.Length, false)
+		told, isTold := x.toldChecksum()
+		received, err = s.copyBody(target, body, x.in.Length, isTold)
+		if err == nil && isTold {
+			err = received.trustETag(x.header(message.ETag), told)
+		}
 	}
 	body.end(err)
 	if err != nil {
@@ -59,14 +64,28 @@ func (s *Server) takeBody(x *exchange, target io.Writer, body []byte) (*received
 		return nil, fail(http.StatusBadRequest, "Metadata come as headers here.")
 	}
 	x.bytesIn = int64(len(body))
-	digest := hashes.Get().(hash.Hash)
-	defer hashes.Put(digest)
-	digest.Reset()
-	digest.Write(body)
+	received := &receivedBody{size: int64(len(body))}
+	if told, is := x.toldChecksum(); is {
+		received.crc = crc32.Checksum(body, castagnoli)
+		if err := received.trustETag(x.header(message.ETag), told); err != nil {
+			return nil, err
+		}
+	} else {
+		digest := hashes.Get().(hash.Hash)
+		defer hashes.Put(digest)
+		digest.Reset()
+		digest.Write(body)
+		received.etag = sumOf(digest)
+	}
 	if _, err := target.Write(body); err != nil {
 		return nil, err
 	}
-	return &receivedBody{size: int64(len(body)), etag: sumOf(digest)}, nil
+	return received, nil
+}
+
+// toldChecksum is the CRC32C of the body that came as a header, in hexadecimal digits, if one came.
+func (x *exchange) toldChecksum() (string, bool) {
+	return strings.CutPrefix(x.header(message.BodyChecksum), crc32cName+"=")
 }
 
 func sumOf(digest hash.Hash) string {

@@ -22,7 +22,7 @@ const footerAgreed = "X-Obj-Metadata-Footer"
 // footerBytesMax bounds the metadata after the object, in bytes of JSON.
 const footerBytesMax = 128 << 10
 
-// crc32cName is the kind of checksum that a sender may announce.
+// crc32cName is the kind of checksum that a sender may announce, or send with "=" and its digits.
 const crc32cName = "crc32c"
 
 const (
@@ -54,7 +54,8 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 		return nil, err
 	}
 	if onlyCRC {
-		if err := received.trustETag(); err != nil {
+		told := received.footers[message.BodyChecksum.Name()]
+		if err := received.trustETag(received.footers["Etag"], told); err != nil {
 			return nil, err
 		}
 	}
@@ -68,16 +69,15 @@ func (s *Server) receiveWithFooters(x *exchange, body *timedBody, target io.Writ
 	return received, nil
 }
 
-// trustETag takes over the ETag that the sender computed, once the checksum that came with it is that of the bytes. The
-// sender computes it once for all replicas.
-func (r *receivedBody) trustETag() error {
-	etag := r.footers["Etag"]
+// trustETag takes over the ETag that the sender computed, once the checksum that came with it, in hexadecimal digits, is
+// that of the bytes. The sender computes it once for all replicas.
+func (r *receivedBody) trustETag(etag, checksum string) error {
 	if sum, err := hex.DecodeString(etag); err != nil || len(sum) != md5.Size || strings.ToLower(etag) != etag {
-		return fail(http.StatusBadRequest, "the footers lack the MD5 of the body as Etag")
+		return fail(http.StatusBadRequest, "the MD5 of the body does not come with its checksum")
 	}
-	told, err := strconv.ParseUint(r.footers[message.BodyChecksum.Name()], 16, 32)
+	told, err := strconv.ParseUint(checksum, 16, 32)
 	if err != nil {
-		return fail(http.StatusBadRequest, "the footers lack the checksum of the body")
+		return fail(http.StatusBadRequest, "the checksum of the body is missing or malformed")
 	}
 	if uint32(told) != r.crc {
 		return fail(http.StatusServiceUnavailable, "The body was changed on its way: its checksum is %08x, not %08x.", r.crc, told)

@@ -347,6 +347,37 @@ func TestRequestsOfTheGridThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestETagOfTheSenderOfAWholeBody sends the sums as headers, over either way.
+func TestETagOfTheSenderOfAWholeBody(t *testing.T) {
+	for i, c := range []struct {
+		what, body, etag, checksum string
+		status                     int
+	}{
+		{"other bytes than the sender's", "hallo", helloMD5, "crc32c=9a71bb4c", 503},
+		{"a checksum that is no number", "hello", helloMD5, "crc32c=", 400},
+		{"no ETag", "hello", "", "crc32c=9a71bb4c", 400},
+		{"an ETag in capitals", "hello", strings.ToUpper(helloMD5), "crc32c=9a71bb4c", 400},
+		{"another kind, which the server does not know", "hallo", helloMD5, "crc64=9a71bb4c", 422},
+		{"both", "hello", helloMD5, "crc32c=9a71bb4c", 201},
+	} {
+		p := newPair(t)
+		headers := at(i+1, "Content-Type", "a/b", "X-Backend-Body-Checksum", c.checksum)
+		if c.etag != "" {
+			headers = append(headers, "Etag", c.etag)
+		}
+		if got := p.send("PUT", objectPath, c.body, headers...); got.status != c.status {
+			t.Errorf("%s: got %d, want %d", c.what, got.status, c.status)
+		}
+		stored := p.send("GET", objectPath, "")
+		if isStored := stored.status == 200; isStored != (c.status == 201) {
+			t.Errorf("%s: a GET answers %d", c.what, stored.status)
+		}
+		if c.status == 201 && (stored.body != "hello" || stored.header.Get("Etag") != `"`+helloMD5+`"`) {
+			t.Errorf("stored %q, ETag %s", stored.body, stored.header.Get("Etag"))
+		}
+	}
+}
+
 func TestShutdownWaitsForRequestsOfTheGrid(t *testing.T) {
 	f := newFixture(t)
 	f.mustPut(objectPath, "hello", "1700000000.00000")

@@ -7,13 +7,11 @@ agreed to accept it (100-continue). `proxy.controllers.conditional` explains con
 
 In both cases a hand-off replaces a device that fails, as long as that is possible. The answer to
 the client needs a quorum. For metadata that filters know only after the body, see
-`proxy.replicas.footers`. The MD5 of a body in pieces is one of them: the proxy takes it once, for
-all replicas.
+`proxy.replicas.footers`. The proxy takes the MD5 of a body once, for all replicas.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,6 +27,7 @@ from proxy.controllers.conditional import (
     may_outvote,
 )
 from proxy.controllers.object_write import Write
+from proxy.replicas.body_sums import BodySums
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.footers import MimeBody, footers_of, has_footers, overridden
@@ -60,21 +59,23 @@ class Store(NamedTuple):
         length = self.req.content_length
         if self.req.is_chunked:
             length = None
-        body = None
+        sums = None
         is_small = length is not None and length <= ONE_MESSAGE_BYTES_MAX
         if length is not None and is_small and not is_conditional_put(self.req.environ):
             body = b"".join(self._read_client(length))
             footers = footers_of(self.req.environ)
-            outcomes = self._send_in_one(body, footers)
+            sums = BodySums()
+            sums.add(body)
+            outcomes = self._send_in_one(body, footers, sums)
         else:
             length, footers, outcomes = self._send_in_pieces(length)
         self.write.note_missed(self.core, outcomes)
         timestamp = self.req.environ["HTTP_X_TIMESTAMP"]
         answers = own_write_done([o.answer for o in outcomes], timestamp, 201)
         response = self._response(answers)
-        if body is not None and "Etag" not in response.headers:
+        if sums is not None and "Etag" not in response.headers:
             # All answers were lost: at the second request, each device found its own write done.
-            response.headers["Etag"] = hashlib.md5(body, usedforsecurity=False).hexdigest()
+            response.headers["Etag"] = sums.etag
         self._tell_replaced(response.status, outcomes)
         told = told_by(outcomes)
         etag = response.headers.get("Etag")
@@ -104,7 +105,9 @@ class Store(NamedTuple):
         for method, values in rows_of_put(headers, self.write.headers):
             self.write.row.send_missed(method, told, values)
 
-    def _send_in_one(self, body: bytes, footers: Headers) -> list[Outcome]:
+    def _send_in_one(self, body: bytes, footers: Headers, sums: BodySums) -> list[Outcome]:
+        self._check_etag(footers, sums.etag)
+        self.write.headers.update(sums.headers())
         request = self.write.request._replace(body=body)
         headers = self.write.wire_headers(footers)
         return self.core.ask(request, self.write.nodes, headers)

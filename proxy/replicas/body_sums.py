@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checksums of a body that is sent in pieces.
+"""The checksums of the body of an object.
 
 The proxy takes the MD5 once, for all replicas. An object server takes a CRC32C instead, which costs
-a tenth. Both sums follow the body as footers (doc/formats/wire-object.md). If its own CRC32C is
-another one, the server stores nothing.
+a tenth. Both sums are headers of a body that is sent in one message. They follow a body in pieces
+as footers (doc/formats/wire-object.md). If its own CRC32C is another one, the server stores
+nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 
 import google_crc32c
 
-#: The header that announces the sums, and the footer with the CRC32C.
+#: The header that announces or has the sum, and the footer with the CRC32C.
 CHECKSUM = "X-Backend-Body-Checksum"
 CRC32C = "crc32c"
 
@@ -37,3 +38,7 @@ class BodySums:
     def footers(self) -> dict[str, str]:
         """The sums as an object server expects them."""
         return {"Etag": self.etag, CHECKSUM: f"{self._crc:08x}"}
+
+    def headers(self) -> dict[str, str]:
+        """The sums as headers of the whole body."""
+        return {"Etag": self.etag, CHECKSUM: f"{CRC32C}={self._crc:08x}"}

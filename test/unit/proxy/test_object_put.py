@@ -6,6 +6,7 @@ import hashlib
 from io import BytesIO
 from typing import Any
 
+import google_crc32c
 import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import (
@@ -256,6 +257,17 @@ def test_wrong_etag_is_422(cluster: FakeCluster, body: bytes) -> None:
     reply = cluster.call("PUT", "/v1/a/c/o", body, {"Etag": "0" * 32})
     assert (reply.status, b"not the MD5 of the body" in reply.body) == (422, True)
     assert cluster.holders("/a/c/o") == []
+
+
+@pytest.mark.parametrize("given", [{}, {"Etag": hashlib.md5(SMALL).hexdigest().upper()}])
+def test_the_sums_of_a_small_body_are_taken_once(
+    cluster: FakeCluster, given: dict[str, str]
+) -> None:
+    assert cluster.call("PUT", "/v1/a/c/o", SMALL, given).status == 201
+    for device in cluster.devices[:3]:
+        headers = device.last("PUT").headers
+        assert headers["etag"] == hashlib.md5(SMALL).hexdigest()
+        assert headers["x-backend-body-checksum"] == f"crc32c={google_crc32c.value(SMALL):08x}"
 
 
 @pytest.mark.parametrize("length", [4096, 1 << 20])
