@@ -140,8 +140,8 @@ class Convergence:
                 rows = json.loads(body) if status == 200 else []
                 listed = {row["name"]: row["bytes"] for row in rows}
                 if listed != sizes:
-                    names = sorted({name for name, _ in listed.items() ^ sizes.items()})
-                    evidence = "; ".join(self._evidence(container, name) for name in names[:5])
+                    others = sorted({name for name, _ in listed.items() ^ sizes.items()})
+                    evidence = "; ".join(self._evidence(container, name) for name in others[:5])
                     yield f"{container}: {node['device']} ({status}) lists {len(rows)}: {evidence}"
             found = self._counts(container)
             if found != (len(sizes), sum(sizes.values())):
