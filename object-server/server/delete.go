@@ -45,7 +45,7 @@ func (s *Server) remove(x *exchange) error {
 	hide, row := mount.Store.Hide, updates.DeletedRow(x.in.Object, timestamp.String(), x.at.Policy)
 	switch {
 	case marksNull:
-		hide, row = mount.Store.MarkNull, markerRow(x, id, timestamp)
+		hide, row = mount.Store.MarkNull, x.listed().markerRow(id, timestamp)
 	case x.flag(message.LockBypass):
 		hide = mount.Store.BypassHide
 	}

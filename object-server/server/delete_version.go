@@ -49,7 +49,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		}
 		rows = append(rows, row)
 	}
-	rows = append(rows, versionRow(x, versionid.Text(id), timestamp))
+	rows = append(rows, x.listed().versionRow(versionid.Text(id), timestamp))
 	wasMarker := false
 	var gone *device.NotFoundError
 	if _, err := mount.Store.HeadVersion(x.at, id); errors.As(err, &gone) {
@@ -60,7 +60,7 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		return err
 	}
 	if null.Existed || null.Marker {
-		rows = append(rows, versionRow(x, versionid.Null, versionid.NullRemoved(versionid.Time(id))))
+		rows = append(rows, x.listed().versionRow(versionid.Null, versionid.NullRemoved(versionid.Time(id))))
 		x.tellRows(rows[len(rows)-1:])
 	}
 	// This is done for a null version too: a replica that misses this request may keep it under its id.
@@ -143,7 +143,7 @@ func (s *Server) putMarker(x *exchange, mount *devices.Mount, id format.VersionI
 	if err != nil && !isMarked(mount.Store, x.at, id, timestamp, err) {
 		return err
 	}
-	if err := s.deliver(x, mount, s.containerUpdates(x, markerRow(x, id, timestamp))); err != nil {
+	if err := s.deliver(x, mount, s.containerUpdates(x, x.listed().markerRow(id, timestamp))); err != nil {
 		return err
 	}
 	x.set(timestampHeader, timestamp.String())
@@ -168,7 +168,7 @@ func (s *Server) hideOlder(x *exchange, at devices.Store, id format.VersionID) (
 	if err != nil && !errors.As(err, &again) {
 		return updates.Row{}, err
 	}
-	return versionRow(x, updates.CurrentVersion, since), nil
+	return x.listed().versionRow(updates.CurrentVersion, since), nil
 }
 
 // hideLate keeps a version that arrives late from being current: the name had no versions yet and was deleted after the
@@ -197,8 +197,8 @@ func (s *Server) expireVersion(x *exchange, mount *devices.Mount, m *format.Meta
 }
 
 // markerRow is the row that enters a delete marker into the listing of versions.
-func markerRow(x *exchange, id format.VersionID, timestamp format.Timestamp) updates.Row {
-	row := versionRow(x, versionid.Text(id), timestamp)
+func (l listed) markerRow(id format.VersionID, timestamp format.Timestamp) updates.Row {
+	row := l.versionRow(versionid.Text(id), timestamp)
 	row.Deleted, row.ContentType, row.ETag = 0, markerContentType, markerETag
 	if id.IsNull() {
 		row.ETag = nullMarkerETag
@@ -207,8 +207,8 @@ func markerRow(x *exchange, id format.VersionID, timestamp format.Timestamp) upd
 }
 
 // versionRow is the row that takes a version out of the listing of versions.
-func versionRow(x *exchange, version string, timestamp format.Timestamp) updates.Row {
-	row := updates.DeletedRow(x.in.Object, timestamp.String(), x.at.Policy)
+func (l listed) versionRow(version string, timestamp format.Timestamp) updates.Row {
+	row := updates.DeletedRow(l.object, timestamp.String(), l.policy)
 	row.VersionID = version
 	return row
 }

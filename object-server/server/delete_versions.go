@@ -54,7 +54,7 @@ func (s *Server) removeListed(x *exchange) error {
 		if statuses[i] = statusOfRemoval(removal); removal.Err != nil {
 			continue
 		}
-		rows = append(rows, versionRow(x, versionid.Text(id), timestamp))
+		rows = append(rows, x.listed().versionRow(versionid.Text(id), timestamp))
 		if m := removal.State.Metadata; m != nil {
 			tasks = append(tasks, s.expirerUpdates(x, &format.Metadata{}, timestamp, m.DeleteAt)...)
 		}

@@ -33,8 +33,8 @@ func (s *Server) expirerUpdates(x *exchange, m *format.Metadata, timestamp forma
 	if clean := x.header(message.CleanExpiringQueue); before != 0 && before != m.DeleteAt && (clean == "" || option.IsTrue(clean)) {
 		// The proxy names no server for this update; it is saved and goes to all primaries.
 		all = append(all, updates.Update{
-			Target: updates.Target{Account: expirerAccount, Container: s.expirerContainer(x, before)},
-			Row:    updates.DeletedRow(x.task(before), timestamp.String(), 0),
+			Target: updates.Target{Account: expirerAccount, Container: expirerContainer(x.at.Hash, before)},
+			Row:    updates.DeletedRow(task(x.name(), before), timestamp.String(), 0),
 		})
 	}
 	return all
@@ -44,18 +44,9 @@ func (s *Server) enqueueExpiry(x *exchange, m *format.Metadata, timestamp format
 	if !x.in.Has(message.DeleteAtHost) {
 		return nil // the servers of the other replicas update enough queues
 	}
-	container := x.header(message.DeleteAtContainer)
-	if container == "" {
-		container = s.expirerContainer(x, m.DeleteAt)
-	}
-	typeTimestamp := m.Timestamp.String()
-	update := updates.Update{
-		Target: updates.Target{Account: expirerAccount, Container: container},
-		Row: updates.Row{
-			Name: x.task(m.DeleteAt), CreatedAt: timestamp.String(), ETag: expirerRowETag,
-			ContentType:          fmt.Sprintf("%s;swift_expirer_bytes=%d", expirerContentType, m.Size),
-			ContentTypeTimestamp: &typeTimestamp,
-		},
+	update := queued(m, x.at.Hash, timestamp)
+	if container := x.header(message.DeleteAtContainer); container != "" {
+		update.Target.Container = container
 	}
 	partition := x.header(message.DeleteAtPartition)
 	hosts, devices := splitList(x.header(message.DeleteAtHost)), splitList(x.header(message.DeleteAtDevice))
@@ -72,13 +63,26 @@ func (s *Server) enqueueExpiry(x *exchange, m *format.Metadata, timestamp format
 	return all
 }
 
-// task is the name of the object's entry in the queue.
-func (x *exchange) task(at int64) string { return fmt.Sprintf("%010d-%s", at, x.name()[1:]) }
+// queued enters m into the queue, of all its primaries.
+func queued(m *format.Metadata, hash format.Hash, timestamp format.Timestamp) updates.Update {
+	typeTimestamp := m.Timestamp.String()
+	return updates.Update{
+		Target: updates.Target{Account: expirerAccount, Container: expirerContainer(hash, m.DeleteAt)},
+		Row: updates.Row{
+			Name: task(m.Name, m.DeleteAt), CreatedAt: timestamp.String(), ETag: expirerRowETag,
+			ContentType:          fmt.Sprintf("%s;swift_expirer_bytes=%d", expirerContentType, m.Size),
+			ContentTypeTimestamp: &typeTimestamp,
+		},
+	}
+}
+
+// task is the name of an object's entry in the queue. name is "/account/container/object".
+func task(name string, at int64) string { return fmt.Sprintf("%010d-%s", at, name[1:]) }
 
 // expirerContainer is the queue container for a time: the day, moved back by up to a hundred seconds so that one day
 // spreads over as many containers.
-func (s *Server) expirerContainer(x *exchange, at int64) string {
-	high, low := binary.BigEndian.Uint64(x.at.Hash[:8]), binary.BigEndian.Uint64(x.at.Hash[8:])
+func expirerContainer(hash format.Hash, at int64) string {
+	high, low := binary.BigEndian.Uint64(hash[:8]), binary.BigEndian.Uint64(hash[8:])
 	_, shard := bits.Div64(high%expirerPerDivisor, low, expirerPerDivisor)
 	return fmt.Sprintf("%010d", max(at/expirerDivisor*expirerDivisor-int64(shard), 0))
 }

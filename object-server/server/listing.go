@@ -34,7 +34,7 @@ func newOverrideNames(prefix string) *overrideNames {
 func (s *Server) updateAfterPut(x *exchange, mount *devices.Mount, m *format.Metadata, footers map[string]string,
 	previous device.State,
 ) error {
-	row := objectRow(x, m)
+	row := x.listed().putRow(m)
 	if m.TypeTimestamp != m.Timestamp { // a newer POST overrides this PUT
 		stamp := m.TypeTimestamp.String()
 		row.ContentTypeTimestamp = &stamp
@@ -87,7 +87,7 @@ func (o *overrideNames) apply(row *updates.Row, header func(string) (string, boo
 // updateAfterPost sends new metadata to the container. The row is that of the PUT, with the timestamps of the changes.
 func (s *Server) updateAfterPost(x *exchange, mount *devices.Mount, edit *metadataEdit) error {
 	m := &edit.after
-	row := storedRow(x, m)
+	row := x.listed().storedRow(m)
 	all := s.containerUpdates(x, row)
 	if edit.isMetaChanged {
 		all = append(all, s.expirerUpdates(x, m, edit.timestamp, edit.deleteAtBefore)...)
@@ -95,17 +95,25 @@ func (s *Server) updateAfterPost(x *exchange, mount *devices.Mount, edit *metada
 	return s.deliver(x, mount, all)
 }
 
-// objectRow is the row of an object as it was put.
-func objectRow(x *exchange, m *format.Metadata) updates.Row {
+// listed is an object whose rows are made.
+type listed struct {
+	object string
+	policy int
+}
+
+func (x *exchange) listed() listed { return listed{x.in.Object, x.at.Policy} }
+
+// putRow is the row of an object as it was put.
+func (l listed) putRow(m *format.Metadata) updates.Row {
 	return updates.Row{
-		Name: x.in.Object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
-		PolicyIndex: x.at.Policy, VersionID: rowVersion(m),
+		Name: l.object, CreatedAt: m.Timestamp.String(), Size: m.Size, ContentType: m.ContentType, ETag: m.ETag,
+		PolicyIndex: l.policy, VersionID: rowVersion(m),
 	}
 }
 
 // storedRow is the row of an object as it is stored, with the overridden values and the timestamps of a POST.
-func storedRow(x *exchange, m *format.Metadata) updates.Row {
-	row := objectRow(x, m)
+func (l listed) storedRow(m *format.Metadata) updates.Row {
+	row := l.putRow(m)
 	typeTimestamp, metaTimestamp := m.TypeTimestamp.String(), m.MetaTimestamp.String()
 	row.ContentTypeTimestamp, row.MetaTimestamp = &typeTimestamp, &metaTimestamp
 	for _, names := range []*overrideNames{overrides, systemOverrides} {
@@ -122,7 +130,7 @@ func keptRows(x *exchange, kept *format.Metadata) []updates.Row {
 	if kept == nil {
 		return nil
 	}
-	return []updates.Row{storedRow(x, kept)}
+	return []updates.Row{x.listed().storedRow(kept)}
 }
 
 // rowsHeader holds rows as JSON, in the form that container servers take.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/server/conf"
 	"martlet/object-server/updates"
 )
@@ -234,19 +235,16 @@ func TestListingAndQueueOfAPutOlderThanThePost(t *testing.T) {
 
 // The names of queue containers must be those that OpenStack Swift's expirer looks for.
 func TestExpirerContainerNames(t *testing.T) {
-	f := newFixture(t)
-	x := &exchange{}
 	for hash, want := range map[byte]string{0: "1799971200", 99: "1799971101", 100: "1799971200", 101: "1799971199"} {
-		x.at.Hash = [16]byte{15: hash}
-		if got := f.server.expirerContainer(x, 1800000100); got != want {
+		if got := expirerContainer([16]byte{15: hash}, 1800000100); got != want {
 			t.Errorf("hash %d: got %s, want %s", hash, got, want)
 		}
 	}
-	x.at.Hash = [16]byte{0: 1} // 2^120 modulo 100 is 76
-	if got := f.server.expirerContainer(x, 1800000100); got != "1799971124" {
+	large := format.Hash{0: 1} // 2^120 modulo 100 is 76
+	if got := expirerContainer(large, 1800000100); got != "1799971124" {
 		t.Errorf("large hash: got %s", got)
 	}
-	if got := f.server.expirerContainer(x, 5); got != "0000000000" {
+	if got := expirerContainer(large, 5); got != "0000000000" {
 		t.Errorf("early: got %s", got)
 	}
 }

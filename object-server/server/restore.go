@@ -43,7 +43,7 @@ func (s *Server) restore(x *exchange) error {
 			return &device.NotFoundError{}
 		}
 		target = found.VersionID
-		rows = append(keptRows(x, found), versionRow(x, versionid.Null, timestamp))
+		rows = append(keptRows(x, found), x.listed().versionRow(versionid.Null, timestamp))
 		x.tellRows(rows)
 	}
 	upload, err := mount.Store.NewUpload(x.at, 0)
@@ -62,10 +62,7 @@ func (s *Server) restore(x *exchange) error {
 	if _, err := upload.Commit(&m); err != nil {
 		return err
 	}
-	rows = append(rows, updates.Row{
-		Name: x.in.Object, CreatedAt: timestamp.String(), ETag: versionid.Text(target), ContentType: "", PolicyIndex: x.at.Policy,
-		VersionID: updates.CurrentVersion,
-	})
+	rows = append(rows, x.listed().restoredRow(target, timestamp))
 	if err := s.deliver(x, mount, s.containerUpdates(x, rows...)); err != nil {
 		return err
 	}
@@ -73,4 +70,12 @@ func (s *Server) restore(x *exchange) error {
 	x.set(versionHeader, versionid.Text(target))
 	x.answerEmpty(http.StatusCreated)
 	return nil
+}
+
+// restoredRow is the row that says which version is current again.
+func (l listed) restoredRow(target format.VersionID, timestamp format.Timestamp) updates.Row {
+	return updates.Row{
+		Name: l.object, CreatedAt: timestamp.String(), ETag: versionid.Text(target), PolicyIndex: l.policy,
+		VersionID: updates.CurrentVersion,
+	}
 }
