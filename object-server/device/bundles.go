@@ -30,6 +30,7 @@ type partition struct {
 	mu     sync.Mutex     // never held while the disk is waited for
 	bundle *bundle.Bundle // guarded by mu; nil until opened. A holder of use has it opened, and may read it
 	opened time.Time      // guarded by mu: when the bundle was
+	last   uint64         // guarded by mu: the last LSN that the bundle had then
 	moved  bool           // guarded by mu: the partition was split
 }
 
@@ -122,7 +123,7 @@ func (d *Device) openFirst(s *partition, id bundle.ID) (*bundle.Bundle, error) {
 	d.floors.drop(id)
 	d.report(id, b.Report())
 	s.mu.Lock()
-	s.bundle, s.opened = b, time.Now()
+	s.bundle, s.opened, s.last = b, time.Now(), b.Position().LSN
 	s.mu.Unlock()
 	d.caretaker.look(b)
 	return b, nil

@@ -136,7 +136,7 @@ func readCleanStop(files vfs.FS, root string) (map[bundle.ID]uint64, error) {
 // that knowledge. A file that cannot be read is as none.
 func (d *Device) resume() error {
 	all, err := readCleanStop(d.fs, d.root)
-	d.floors.byID = all
+	d.floors.byID, d.wasKilled = all, err != nil
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -160,9 +160,10 @@ func (d *Device) removeCleanStop() error {
 // writeCleanStop says how far the bundles go, now that all of them are durable and
 // nothing is written any more. What is known of those that were not opened stays
 // known. A crash leaves a file that does not prove itself, or none; a full disk
-// does without, and so does a device on which something has failed.
+// does without, and so does a device on which something has failed, or whose last
+// writes are not reported yet.
 func (d *Device) writeCleanStop() error {
-	if d.Err() != nil || d.failures.Load() > 0 {
+	if d.Err() != nil || d.failures.Load() > 0 || d.unreported.Load() {
 		return nil
 	}
 	all := make(map[bundle.ID]uint64)

@@ -66,7 +66,9 @@ type Device struct {
 	out      atomic.Pointer[error]
 	isSilent atomic.Bool // it was logged that the disk does not answer
 
-	swiftFiles bool // set by Open: files of OpenStack Swift are on the device
+	swiftFiles bool        // set by Open: files of OpenStack Swift are on the device
+	wasKilled  bool        // set by Open: the process before has not stopped cleanly
+	unreported atomic.Bool // containers may not know the last writes of that process
 }
 
 // Open takes the device over: it must exist, and no other process may have it

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -34,6 +35,9 @@ func (s *Server) opener(options device.Options) openFunc {
 		pending, err := s.updater.Attach(fileSystem, path)
 		if err != nil {
 			return nil, nil, errors.Join(err, opened.Close(), fileSystem.Close())
+		}
+		if unreported := opened.Unreported(); unreported != nil {
+			pending.Go(func(ctx context.Context) { s.report(ctx, path, unreported, pending, options.ReclaimAge) })
 		}
 		return devices.NewStore(opened, fileSystem), pending, nil
 	}

@@ -23,8 +23,11 @@ type Pending struct {
 	root   string
 	logger *slog.Logger
 	said   *reporter
+	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
 	ended  chan struct{}
+	work   *sync.WaitGroup // of the Updater
+	others sync.WaitGroup  // what Go runs
 
 	mu   sync.Mutex
 	logs map[int]*segmentLog // by policy index
@@ -40,7 +43,7 @@ type SavedID struct {
 // Attach takes up the pending updates under root, a device, and goes on delivering them until Close.
 func (u *Updater) Attach(fileSystem vfs.FS, root string) (*Pending, error) {
 	p := &Pending{fs: fileSystem, root: root, logger: u.options.Logger, logs: map[int]*segmentLog{},
-		said: &reporter{logger: u.options.Logger}, ended: make(chan struct{})}
+		said: &reporter{logger: u.options.Logger}, ended: make(chan struct{}), work: &u.work}
 	entries, err := fileSystem.ReadDir(root)
 	if err != nil {
 		return nil, err
@@ -54,13 +57,12 @@ func (u *Updater) Attach(fileSystem vfs.FS, root string) (*Pending, error) {
 			return nil, err
 		}
 	}
-	var ctx context.Context
-	ctx, p.stop = context.WithCancel(u.ctx)
+	p.ctx, p.stop = context.WithCancel(u.ctx)
 	u.work.Add(1)
 	go func() {
 		defer u.work.Done()
 		defer close(p.ended)
-		(&replay{updater: u, pending: p}).run(ctx)
+		(&replay{updater: u, pending: p}).run(p.ctx)
 	}()
 	return p, nil
 }
@@ -104,6 +106,18 @@ func (p *Pending) Append(policy int, updates []Update) ([]SavedID, error) {
 // Delivered spares the replay of an update that arrived after all.
 func (p *Pending) Delivered(id SavedID) { id.log.markArrived(id.segment, id.place) }
 
+// Go calls find in the background, which may append updates. Close ends its context and waits for it. Go must not be called
+// after Close.
+func (p *Pending) Go(find func(ctx context.Context)) {
+	p.work.Add(1)
+	p.others.Add(1)
+	go func() {
+		defer p.work.Done()
+		defer p.others.Done()
+		find(p.ctx)
+	}()
+}
+
 // Count returns how many updates are pending; those left by an earlier process count once they were read.
 func (p *Pending) Count() int {
 	total := 0
@@ -134,6 +148,7 @@ func (p *Pending) Figures() Figures {
 func (p *Pending) Close() {
 	p.stop()
 	<-p.ended
+	p.others.Wait()
 	for _, log := range p.all() {
 		log.rotate()
 	}

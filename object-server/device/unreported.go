@@ -1,0 +1,127 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
+)
+
+// unreportedMax bounds the records of one partition that Unreported visits: more than
+// are written to one while a row waits for its container server.
+const unreportedMax = 1000
+
+// Unreported has the records that a process which was not stopped cleanly wrote last. It
+// may have been killed after a record was durable and before a container was told of it.
+// No other server may know the write: then a replicator brings the record to its peers,
+// and no container lists it.
+type Unreported struct {
+	device *Device
+	peers  map[place][]holding // as the process left them
+}
+
+// Unreported returns nil after a clean stop. Else Visit must follow: until it has ended
+// without an error, no clean stop is written, so that the next process looks again. It
+// must be called before the device is used.
+func (d *Device) Unreported() *Unreported {
+	if !d.wasKilled {
+		return nil
+	}
+	d.unreported.Store(true)
+	d.synced.mu.RLock()
+	defer d.synced.mu.RUnlock()
+	return &Unreported{device: d, peers: maps.Clone(d.synced.peers)} // what is known of a partition is replaced as a whole
+}
+
+// Visit calls visit with the newest records of each partition that count, oldest first:
+// those that not all of its known peers had when the device was opened, at most
+// unreportedMax. It ends with the first error of visit, with that of ctx, or with
+// ErrOut or ErrClosed. A partition that cannot be read is logged and left out.
+func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Record, *format.Metadata) error) error {
+	d := u.device
+	entries, err := d.fs.ReadDir(d.root)
+	if err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	for _, entry := range entries {
+		policy, ok := parsePolicyDirectory(entry)
+		if !ok {
+			continue
+		}
+		partitions, err := d.Partitions(policy)
+		if err != nil {
+			return err
+		}
+		for _, partition := range partitions {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := u.visitPartition(d.Replica(policy, partition), visit); err != nil {
+				return err
+			}
+		}
+	}
+	d.unreported.Store(false)
+	return nil
+}
+
+func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Record, *format.Metadata) error) error {
+	from, through, err := u.span(r)
+	var stopped error
+	if err == nil && from.LSN < through {
+		want := func(e *format.Entry) bool { return e.LSN <= through }
+		_, err = r.ExportHeads(from, want, func(raw RawRecord) error {
+			record := new(format.Record)
+			if _, err := record.ParsePart(raw.Bytes, true); err != nil {
+				return err
+			}
+			m, err := record.Metadata()
+			if err == nil {
+				stopped = visit(Location{r.policy, r.partition, record.Hash()}, record, m)
+				err = stopped
+			}
+			return err
+		})
+	}
+	switch {
+	case stopped != nil, errors.Is(err, ErrOut), errors.Is(err, ErrClosed):
+		return err
+	case err != nil && !errors.Is(err, ErrInvalid): // what is left of a split has no records
+		u.device.options.Logger.Error("containers may not know the last writes of a partition", "device", u.device.root,
+			"policy", r.policy, "partition", r.partition, "error", err)
+	}
+	return nil
+}
+
+// span is what to visit of a partition: from after a position through the last LSN that
+// it had when it was opened.
+func (u *Unreported) span(r Replica) (from bundle.Position, through uint64, err error) {
+	err = r.during(func(b *bundle.Bundle) error {
+		from.Bundle = b.Identity()
+		through = r.device.partitionOf(b.ID()).lastAtOpening()
+		isKnown := false
+		for _, h := range u.peers[placeOf(b.ID())] {
+			if h.Bundle != from.Bundle {
+				continue
+			}
+			if !isKnown || h.LSN < from.LSN {
+				from.LSN = h.LSN
+			}
+			isKnown = true
+		}
+		if through > unreportedMax {
+			from.LSN = max(from.LSN, through-unreportedMax)
+		}
+		return nil
+	})
+	return from, through, err
+}
+
+func (p *partition) lastAtOpening() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
