@@ -1,6 +1,9 @@
 package device
 
 import (
+	"errors"
+	"fmt"
+
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/bundle/versions"
@@ -62,4 +65,47 @@ func currentState(b *bundle.Bundle, hash format.Hash, current format.Reference) 
 		return State{}
 	}
 	return State{Existed: true, Metadata: m}
+}
+
+// hidesOlderError says that what is older than a DELETE is to be hidden before a record of a peer is stored.
+type hidesOlderError struct{ timestamp format.Timestamp }
+
+func (e *hidesOlderError) Error() string {
+	return fmt.Sprintf("device: the DELETE of %s hides older versions", e.timestamp)
+}
+
+// isPlainDelete tells whether a record is the DELETE of a name that had no versions where it was written. Where there
+// are versions, Hide keeps older ones from being current. A removal of the null version by its id hides none, and makes
+// a chain first.
+func (d *Device) isPlainDelete(r *format.Record, m *format.Metadata) bool {
+	return d.options.HiddenID != nil && r.Type() == format.TypeTombstone && r.Head.VersionID.IsNull() &&
+		!r.Versioned() && !m.IsMoved()
+}
+
+// checkDeleted refuses a version of a peer that is older than the tombstone of a name without versions, until the
+// name is one with versions of which older ones are hidden.
+func (d *Device) checkDeleted(x *incoming, tombstone format.Timestamp) error {
+	if tombstone.Compare(x.metadata.Timestamp) <= 0 {
+		return nil
+	}
+	record, buffer, err := x.bundle.ReadHead(x.at.Hash)
+	defer buffer.Free()
+	if err != nil || record == nil { // damaged: a peer may have it
+		return nil
+	}
+	m, err := record.Metadata()
+	if err != nil || !d.isPlainDelete(&record.Record, m) {
+		return nil
+	}
+	return &hidesOlderError{tombstone}
+}
+
+// hideOlder keeps versions that are older than a DELETE from being current.
+func (d *Device) hideOlder(at Location, deleted format.Timestamp, name string) error {
+	err := d.DeleteMarker(at, deleted, d.options.HiddenID(deleted), name)
+	var again *OlderError
+	if errors.As(err, &again) {
+		return nil
+	}
+	return err
 }

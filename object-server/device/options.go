@@ -60,6 +60,9 @@ type Options struct {
 	// given. Replicas may know it with different offsets of the same ticks, and need the same id for all of them. Default
 	// nil: a write without an id replaces the null version wherever it stands.
 	KeptID func(format.Timestamp) format.VersionID
+	// HiddenID is the id of a delete marker that hides what is older than a DELETE of that time, of a peer that had no
+	// versions. Default nil: such a DELETE removes the null version alone.
+	HiddenID func(format.Timestamp) format.VersionID
 	// Clock tells the time that locks of versions are compared with; default time.Now.
 	Clock func() time.Time
 

@@ -43,21 +43,32 @@ func (r Replica) Import(records []RawRecord) ([]Imported, error) {
 		all = rest
 		for i := len(round) - 1; i >= 0; i-- {
 			x := round[i]
-			var old *nullIsOldError
-			if !errors.As(x.result.Err, &old) {
-				continue
-			}
-			_, err := r.device.keepNull(x.at)
-			switch x.result.Err = err; {
-			case errors.Is(err, ErrLocked): // what is stored counts more
-				x.result.Err = nil
-			case err == nil:
-				x.kept = old.timestamp
+			if r.device.isToBeRepeated(x) {
 				all = append([]*incoming{x}, all...)
 			}
 		}
 	}
 	return done, nil
+}
+
+// isToBeRepeated does what a record was refused for, and tells whether it is to be
+// imported again then.
+func (d *Device) isToBeRepeated(x *incoming) bool {
+	var old *nullIsOldError
+	var hides *hidesOlderError
+	switch err := x.result.Err; {
+	case errors.As(err, &old):
+		if _, err = d.keepNull(x.at); errors.Is(err, ErrLocked) { // what is stored counts more
+			x.result.Err = nil
+			return false
+		}
+		x.kept, x.result.Err = old.timestamp, err
+	case errors.As(err, &hides):
+		x.hidden, x.result.Err = hides.timestamp, d.hideOlder(x.at, hides.timestamp, x.metadata.Name)
+	default:
+		return false
+	}
+	return x.result.Err == nil
 }
 
 // distinct takes the first record of each name.
@@ -81,6 +92,7 @@ type incoming struct {
 	record   *format.Record
 	metadata *format.Metadata
 	kept     format.Timestamp // of the null version that has been kept
+	hidden   format.Timestamp // of the DELETE whose older versions have been hidden
 	isLater  bool             // it gets a later time than it has in the record
 	result   *Imported
 
@@ -217,16 +229,24 @@ func (d *Device) prepareImport(x *incoming) error {
 	}
 	needsChain := w.kind == format.TypeDeleteMarker || !m.VersionID.IsNull()
 	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) {
-		if w.kind == format.TypeTombstone {
-			return c.Remove(m.VersionID, m.Timestamp)
-		}
-		if m.VersionID.IsNull() {
+		hides := d.isPlainDelete(x.record, m)
+		if m.VersionID.IsNull() && (hides || w.kind != format.TypeTombstone) {
 			if err := d.checkNull(c, m.Timestamp, x.kept); err != nil {
 				return versions.Addition{}, err
 			}
 		}
-		return w.add(c)
+		if w.kind != format.TypeTombstone {
+			return w.add(c)
+		}
+		a, err := c.Remove(m.VersionID, m.Timestamp)
+		if err == nil && hides && x.hidden != m.Timestamp {
+			err = &hidesOlderError{m.Timestamp}
+		}
+		return a, err
 	})
+	if err == nil && w.kind != format.TypeTombstone && !m.VersionID.IsNull() {
+		err = d.checkDeleted(x, old.state.Tombstone)
+	}
 	var older *OlderError
 	switch {
 	case errors.As(err, &older) && w.kind == format.TypePut:

@@ -161,7 +161,7 @@ func (s *replicas) run(rng *rand.Rand) error {
 
 func (s *machine) startReplica(rng *rand.Rand) (err error) {
 	o := crashOptions(crashMethods[rng.IntN(len(crashMethods))])
-	o.IndexOnDisk, o.KeptID = rng.IntN(2) == 0, keptID
+	o.IndexOnDisk, o.KeptID, o.HiddenID = rng.IntN(2) == 0, keptID, hiddenID
 	s.device, err = Open(s.fs, "/d", o)
 	return err
 }

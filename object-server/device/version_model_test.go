@@ -49,6 +49,13 @@ func keptNumber(ticks uint64) uint64 { return ticks | 1<<40 }
 // keptID is Options.KeptID of the tests.
 func keptID(t format.Timestamp) format.VersionID { return versionID(keptNumber(t.Ticks)) }
 
+// hiddenID is Options.HiddenID of the tests.
+func hiddenID(t format.Timestamp) format.VersionID {
+	id := versionID(t.Ticks)
+	id[0] = 0xC0
+	return id
+}
+
 // newVersionModel is a model of names with versions, on a device that keeps old
 // null versions.
 func newVersionModel() *model {

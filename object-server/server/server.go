@@ -61,7 +61,7 @@ func New(config *conf.Config, logger *slog.Logger, version string) (*Server, err
 		return nil, fmt.Errorf("the devices directory cannot be read: %w", err)
 	}
 	options := config.Device
-	options.Logger, options.KeptID = logger, versionid.OfNull
+	options.Logger, options.KeptID, options.HiddenID = logger, versionid.OfNull, versionid.Hidden
 	if options.OpenFilesMax, err = descriptors.Share(options.OpenFilesMax, config.MaxClients, len(names), logger); err != nil {
 		return nil, err
 	}

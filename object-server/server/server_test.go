@@ -56,7 +56,7 @@ func testConfig(t testing.TB, lines ...string) *conf.Config {
 // newPatientServer is New, but requests wait for a device as long as a busy disk may take.
 func newPatientServer(config *conf.Config) *Server {
 	options := config.Device
-	options.Logger, options.KeptID = slog.New(slog.DiscardHandler), versionid.OfNull
+	options.Logger, options.KeptID, options.HiddenID = slog.New(slog.DiscardHandler), versionid.OfNull, versionid.Hidden
 	s := newServer(config, nil, options.Logger, "test")
 	s.use(s.opener(options), time.Minute)
 	return s

@@ -25,7 +25,7 @@ type versionsFixture struct {
 func newVersionsFixture(t *testing.T) *versionsFixture {
 	t.Helper()
 	f := newFixture(t, patient)
-	f.config.Device.KeptID = versionid.OfNull
+	f.config.Device.KeptID, f.config.Device.HiddenID = versionid.OfNull, versionid.Hidden
 	f.open = func(path string) (devices.Store, *updates.Pending, error) {
 		opened, err := device.Open(vfs.OS{}, path, f.config.Device)
 		if err != nil {

@@ -418,16 +418,16 @@ def test_what_a_locked_null_version_keeps_away_is_not_removed(
 
 
 def write_both_policies(
-    split: RunningCluster, user: Account, container: str, method: str
+    split: RunningCluster, user: Account, container: str, method: str, has_rows: bool = False
 ) -> tuple[tuple[str, str, str], Timestamp]:
-    """Write a version in its policy, without rows, and then the name in the other one."""
+    """Write a version in its policy, and then the name in the other one."""
     headers = {"X-Storage-Policy": "gold", "X-Versions-Enabled": "true"}
     assert user.call("PUT", container, headers=headers).status == 201
     names = names_of(user, container, "o")
     now = Timestamp.now()
     one = Timestamp.from_ticks(now.ticks - 100_000)
     version = {"X-Backend-Version-Id": one.internal}
-    write_misplaced(split, "PUT", names, GOLD, one, b"one", version, has_rows=False)
+    write_misplaced(split, "PUT", names, GOLD, one, b"one", version, has_rows=has_rows)
     write_misplaced(split, method, names, SILVER, now, b"two" if method == "PUT" else b"")
     await_true(lambda: container in queued(split, now), "queued")
     return names, one
@@ -437,10 +437,17 @@ def queued(split: RunningCluster, time: Timestamp) -> list[str]:
     return [entry.container for entry in queue(split, time)]
 
 
-def test_a_misplaced_removal_hides_an_older_version(split: RunningCluster, user: Account) -> None:
-    write_both_policies(split, user, "removed", "DELETE")
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_misplaced_removal_hides_an_older_version(
+    split: RunningCluster, user: Account, is_known: bool
+) -> None:
+    """The container knows the version, or not."""
+    container = f"removed-{is_known}"
+    write_both_policies(split, user, container, "DELETE", has_rows=is_known)
     reconcile(split)
-    assert user.call("GET", "removed", "o").status == 404
+    assert user.call("GET", container, "o").status == 404
+    listed = user.call("GET", container, format="json").json
+    assert listed == []
 
 
 @pytest.mark.parametrize("is_late", [False, True])

@@ -16,3 +16,6 @@ const movedName = "X-Object-Sysmeta-Moved"
 // MarkMoved makes the metadata those of the removal of a version that is in another policy now.
 // Who moves versions must not take that for a removal by a client.
 func (m *Metadata) MarkMoved() { m.System = Headers{movedName: "true"} }
+
+// IsMoved tells whether MarkMoved made the metadata.
+func (m *Metadata) IsMoved() bool { return m.System[movedName] != "" }
