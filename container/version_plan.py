@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from container.record_stream import NULL_ID, RecordHead
+from container.record_stream import DELETE_MARKER, NULL_ID, RecordHead
 from martlet.words.timestamp import Timestamp
 
 #: A version id, and the ticks of its version.
@@ -163,7 +163,8 @@ def _is_void_null(
     """Whether a device has a null version under an id, or a later one in its place.
 
     It takes no null version that is older than its own, or that a lock voids. The older one does
-    not count, unless a version was written in between: then it is an old version.
+    not count, unless a version was written in between: then it is an old version. A delete marker
+    is never kept as one.
     """
     time = head.timestamp
     ticks = struct.pack(">Q", time.ticks)  # former releases kept it with its offset
@@ -173,6 +174,8 @@ def _is_void_null(
     if known is None or known.is_of_move or known.timestamp.ticks == time.ticks:
         return False
     last = known.timestamp
+    if head.kind == DELETE_MARKER:
+        return time < last
     # A removal of the null version hides older versions, with a marker of the same ticks.
     between = (time < version and version.ticks < last.ticks for version in versions)
     return time < last and not any(between)

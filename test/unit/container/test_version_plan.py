@@ -1,19 +1,19 @@
 """Moves of versions between policies, to and fro: reconcilers disagree, and replicas are away.
 
 Each policy has three devices in memory, which follow the order of writes of the object server.
-One of the versions is the null version.
+One of the versions may be the null version. Otherwise there are DELETEs without versioning.
 """
 
 from __future__ import annotations
 
 import random
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 import pytest
 
-from container.record_stream import PUT, TOMBSTONE, RecordHead
+from container.record_stream import DELETE_MARKER, PUT, TOMBSTONE, RecordHead
 from container.version_plan import Holding, Moved, Plan, make_plan, result, version_of
 from martlet.words.timestamp import Timestamp
 
@@ -34,11 +34,42 @@ def id_of(ticks: int) -> bytes:
     return struct.pack(">QQ", ticks, 0)
 
 
+def hidden(ticks: int) -> RecordHead:
+    """The record that hides what is older than a DELETE."""
+    id_ = struct.pack(">QQ", 0xC0 << 56 | ticks, 0)
+    return RecordHead(DELETE_MARKER, id_, at(ticks), 1, False, at(ticks), at(ticks))
+
+
+def is_plain_delete(head: RecordHead) -> bool:
+    """Whether a record is a DELETE of a name that had no versions there."""
+    is_removal = head.is_null and not head.is_version and not head.is_of_move
+    return is_removal and head.timestamp.offset < REMOVED
+
+
+def order_of(head: RecordHead) -> tuple[Timestamp, bool]:
+    return head.timestamp, not head.is_version
+
+
 def take(device: Device, head: RecordHead) -> None:
-    """Store a record, if it counts more than the one of its id."""
+    """Store a record, if it counts more than the one of its id.
+
+    A DELETE hides older versions, whichever comes first.
+    """
+    last = device.get(NULL)
+    has_versions = any(version_id != NULL for version_id in device)
+    deleted: RecordHead | None = None
+    if has_versions and is_plain_delete(head):
+        deleted = head if last is None or order_of(head) > order_of(last) else None
+    elif last and not has_versions and is_plain_delete(last) and head.is_version:
+        deleted = last if not head.is_null and order_of(last) > order_of(head) else None
+    if deleted is not None:
+        store(device, hidden(deleted.timestamp.ticks))
+    store(device, head)
+
+
+def store(device: Device, head: RecordHead) -> None:
     known = device.get(head.version_id)
-    order = head.timestamp, not head.is_version
-    wins = known is None or order > (known.timestamp, not known.is_version)
+    wins = known is None or order_of(head) > order_of(known)
     if wins:
         device[head.version_id] = head
     if known is None or not (known.is_version and head.is_version):
@@ -49,7 +80,14 @@ def take(device: Device, head: RecordHead) -> None:
 
 
 def posted(head: RecordHead, time: Timestamp) -> RecordHead:
-    return RecordHead(PUT, head.version_id, head.timestamp, 1, False, time, head.type_at)
+    return replace(head, metadata_at=time)
+
+
+def current(device: Device) -> bytes | None:
+    """The id of the current version of a device."""
+    live = [head for head in device.values() if head.is_version]
+    newest = max(live, key=lambda head: (head.timestamp, head.version_id), default=None)
+    return newest.version_id if newest and newest.kind == PUT else None
 
 
 def written(version_id: bytes, time: Timestamp) -> RecordHead:
@@ -76,6 +114,8 @@ class Cluster:
         self.ticks = 100
         self.kept: dict[bytes, tuple[Timestamp, Timestamp]] = {}  # acknowledged: time, last POST
         self.removed: set[bytes] = set()
+        self.has_deletes = rng.randrange(2) == 0  # and no null version
+        self.deleted_at = 0
         self.reconcilers = [Reconciler(GOLD), Reconciler(SILVER), Reconciler(SILVER)]
 
     def up(self, policy: int) -> list[Device]:
@@ -85,11 +125,29 @@ class Cluster:
         self.ticks += 1
         if len(self.kept) + len(self.removed) > 5:
             return
-        has_null = NULL in self.kept or NULL in self.removed
+        has_null = self.has_deletes or NULL in self.kept or NULL in self.removed
         version_id = id_of(self.ticks) if has_null else NULL
         for device in self.up(policy):
             take(device, written(version_id, at(self.ticks)))
         self.kept[version_id] = at(self.ticks), at(self.ticks)
+
+    def delete(self, policy: int) -> None:
+        """A DELETE without versioning. Where there are versions, it hides them."""
+        self.ticks += 1
+        time = at(self.ticks)
+        marker = RecordHead(DELETE_MARKER, NULL, time, 1, False, time, time)
+        for device in self.up(policy):
+            has_versions = any(version_id != NULL for version_id in device)
+            take(device, marker if has_versions else RecordHead(TOMBSTONE, NULL, time, 1))
+        self.deleted_at = self.ticks
+
+    @property
+    def current(self) -> bytes | None:
+        """The id of the version that is to be current."""
+        newest = max(self.kept, key=lambda version_id: self.kept[version_id][0], default=None)
+        if newest is None or self.kept[newest][0] < at(self.deleted_at):
+            return None
+        return newest
 
     def choose(self) -> bytes | None:
         """A version that most devices of the policy have; time goes on."""
@@ -175,7 +233,7 @@ def moved_to(head: RecordHead, time: Timestamp) -> RecordHead:
     if not head.is_version:
         return head
     metadata_at = time if head.metadata_at == head.timestamp else head.metadata_at
-    return RecordHead(PUT, head.version_id, time, 1, False, metadata_at, time)
+    return replace(head, timestamp=time, metadata_at=metadata_at, type_at=time)
 
 
 def test_a_null_version_outlasts_a_removal_that_only_an_absent_device_has() -> None:
@@ -210,7 +268,7 @@ def test_nothing_is_lost_and_nothing_comes_back(seed: int) -> None:
     """Reconcilers know different policies of the container, which the real ones ask for twice."""
     rng = random.Random(seed)
     cluster = Cluster(rng)
-    for _ in range(120):
+    for _ in range(rng.choice((12, 120))):  # after a few steps some devices have nothing yet
         match rng.randrange(10):
             case 0:
                 cluster.write(rng.choice((GOLD, SILVER)))
@@ -218,6 +276,8 @@ def test_nothing_is_lost_and_nothing_comes_back(seed: int) -> None:
                 cluster.remove()
             case 1:
                 cluster.post()
+            case 2 if cluster.has_deletes and rng.randrange(2):
+                cluster.delete(rng.choice((GOLD, SILVER)))
             case 2:
                 cluster.policy = rng.choice((GOLD, SILVER))
             case 3:
@@ -228,8 +288,9 @@ def test_nothing_is_lost_and_nothing_comes_back(seed: int) -> None:
                 cluster.step(rng.choice(cluster.reconcilers), rng.choice((1, 2, 100)))
     cluster.settle()
     for device in cluster.devices[cluster.policy]:
-        versions = {head.version_id for head in device.values() if head.is_version}
+        versions = {head.version_id for head in device.values() if head.kind == PUT}
         assert versions == cluster.kept.keys()
+        assert current(device) == cluster.current
     for device in cluster.devices[1 - cluster.policy]:
         assert not any(head.is_version for head in device.values())
 
@@ -245,6 +306,17 @@ def test_a_clients_removal_wins_over_a_move(removed_offset: int) -> None:
     target = Holding([{NULL: removal}, {}], 3)
     plan = make_plan(source, target)
     assert plan.times[NULL, 102] < removal.timestamp
+
+
+def test_an_old_null_delete_marker_does_not_count() -> None:
+    """It is older than a version and a null version, and no server keeps it under an id."""
+    times = at(101), at(103)
+    old, last = (RecordHead(DELETE_MARKER, NULL, time, 1, False, time, time) for time in times)
+    version = written(id_of(102), at(102))
+    target = Holding([{NULL: last, version.version_id: version}] * 3, 3)
+    plan = make_plan(Holding([{NULL: old}], 3), target)
+    assert not plan.lacking
+    assert result(plan, target).left == 0
 
 
 def test_a_null_version_that_former_releases_kept_is_not_sent_again() -> None:
