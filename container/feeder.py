@@ -20,7 +20,12 @@ from typing import Any
 from container.database import ContainerDatabase
 from container.info import ContainerInfo
 from container.misplaced import QUEUE_ACCOUNT, queue_row
-from container.misplaced_rows import has_seen_versions, next_misplaced, set_queued
+from container.misplaced_rows import (
+    forget_settled,
+    has_seen_versions,
+    next_misplaced,
+    set_queued,
+)
 from container.shard_rows import root_of
 from martlet.http.backend_client import BackendClient, BackendError, BackendExchange
 from martlet.log import get_logger
@@ -73,8 +78,14 @@ class Feeder:
                 self._marked.add(path)
 
     def look_at(self, path: str, info: ContainerInfo) -> bool:
-        """Mark a container found by a sweep, if it may have misplaced rows; return that."""
+        """Mark a container found by a sweep, if it may have misplaced rows; return that.
+
+        Notes of versions that were replaced are removed, if they are of no use any more.
+        """
         may_have = info.has_other_policies
+        if may_have:
+            with self._pool.use(path) as database:
+                forget_settled(database, ROWS_AT_ONCE)
         if info.version_count and not may_have:
             with self._pool.use(path) as database:
                 may_have = not has_seen_versions(database)

@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from container.info import ContainerInfo, read_info
 from container.record import Record, data_time
-from container.version_replaced import forget_replaced, replaced_rows
+from container.version_replaced import (
+    forget_replaced,
+    own_replaced,
+    replaced_rows,
+    rows_of_others,
+)
 from container.version_tables import NOTE_POLICY, has_versions
 from storage.database import Database
 from storage.replica import NO_ROW
@@ -127,6 +133,35 @@ def set_queued(
         forget_replaced(connection, replaced)
 
     database.write(run)
+
+
+def forget_settled(database: Database, limit: int) -> None:
+    """Forget the notes about the policy of the container, of names that have rows of it alone.
+
+    Each note costs one look at the rows of its name, up to the first misplaced one.
+
+    :param limit: most rows in one transaction.
+    """
+    marker: str | None = ""
+    while marker is not None:
+        noted = database.read(partial(_own_replaced, marker=marker, limit=limit))
+        settled = [row for row in noted if _is_settled(database, row, limit)]
+        if settled:
+            database.write(partial(forget_replaced, rows=settled))
+        marker = noted[-1].name if noted else None
+
+
+def _own_replaced(connection: sqlite3.Connection, marker: str, limit: int) -> list[Record]:
+    return own_replaced(connection, read_info(connection).storage_policy_index, marker, limit)
+
+
+def _is_settled(database: Database, row: Record, limit: int) -> bool:
+    has_others = False
+    marker: str | None = ""
+    while marker is not None and not has_others:
+        page = partial(rows_of_others, row=row, marker=marker, limit=limit)
+        has_others, marker = database.read(page)
+    return not has_others
 
 
 def forget_queued(connection: sqlite3.Connection) -> None:

@@ -4,6 +4,10 @@
 A name has one row for each version id, of whichever policy. The row of a null version may replace
 that of another one in the wrong policy. Nothing else says then that the other one is there. So its
 name is noted until the queue of misplaced objects has it.
+
+The container's own policy is noted, too: it may become the wrong one. The note is of no use once
+all rows of the name are of that policy. Each of them is later than those of its version that it has
+replaced. So the object servers of the policy have got a later write of each such version.
 """
 
 from __future__ import annotations
@@ -25,6 +29,16 @@ _NOTE = "INSERT OR REPLACE INTO version_replaced VALUES (?, ?, ?)"
 _NOTED = """
 SELECT name, created_at, 0, '', '', 0, storage_policy_index FROM version_replaced
 WHERE storage_policy_index <> ? LIMIT ?
+"""
+_NOTED_OWN = """
+SELECT name, created_at, 0, '', '', 0, storage_policy_index FROM version_replaced
+WHERE storage_policy_index = ? AND name > ? ORDER BY name LIMIT ?
+"""
+_PAGE = """
+SELECT max(version_id), max(storage_policy_index <> ?) FROM (
+    SELECT version_id, storage_policy_index FROM version
+    WHERE name = ? AND version_id > ? ORDER BY version_id LIMIT ?
+)
 """
 _FORGET = """
 DELETE FROM version_replaced WHERE name = ? AND storage_policy_index = ? AND created_at = ?
@@ -56,6 +70,27 @@ def replaced_rows(connection: sqlite3.Connection, own_policy: int, limit: int) -
     if not _has_table(connection):
         return []
     return [Record(*row) for row in connection.execute(_NOTED, (own_policy, limit))]
+
+
+def own_replaced(
+    connection: sqlite3.Connection, own_policy: int, marker: str, limit: int
+) -> list[Record]:
+    """A row for each name after a marker that is noted with the policy of the container."""
+    if not _has_table(connection):
+        return []
+    return [Record(*row) for row in connection.execute(_NOTED_OWN, (own_policy, marker, limit))]
+
+
+def rows_of_others(
+    connection: sqlite3.Connection, row: Record, marker: str, limit: int
+) -> tuple[bool, str | None]:
+    """Whether a page of the rows of a name has one of another policy than a row of it.
+
+    The second value is the version id after which the next page begins, None after the last one.
+    """
+    asked = row.storage_policy_index, row.name, marker, limit
+    last, has_others = connection.execute(_PAGE, asked).fetchone()
+    return bool(has_others), last
 
 
 def forget_replaced(connection: sqlite3.Connection, rows: Iterable[Record]) -> None:

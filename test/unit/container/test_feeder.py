@@ -339,3 +339,34 @@ def test_rows_of_versions_that_were_moved_are_in_place(call: Caller, feeder: Fee
     assert len(versions_of(call, "o", 0)) == 4
     listed = call("GET", f"{C}?format=json&versions").json()
     assert [item["version_id"] for item in listed] == [stamp(9), stamp(3), stamp(2)]
+
+
+def noted(server: ContainerServer) -> list[tuple[str, int]]:
+    """The names and policies of replaced versions that the database of the container notes."""
+    for path in Path(server.devices).rglob("*.db"):
+        with closing(sqlite3.connect(path)) as connection:
+            (container,) = connection.execute("SELECT container FROM container_info").fetchone()
+            if container == "c":
+                query = "SELECT name, storage_policy_index FROM version_replaced ORDER BY name"
+                return connection.execute(query).fetchall()
+    raise AssertionError("no database")
+
+
+def test_what_was_replaced_in_the_own_policy_is_not_noted_for_ever(
+    call: Caller, feeder: Feeder, server: ContainerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only of names of which all rows are in place: they bring the name into the queue as well."""
+    monkeypatch.setattr("container.feeder.ROWS_AT_ONCE", 2)
+    call("PUT", C, 1)
+    for name in ("moved", "o", "stays"):
+        rows = [version(name, second, 0) for second in (2, 3, 4)]
+        call("UPDATE", C, 5, body=[*rows, row(name, 5, 0, version_id="null")])
+        call("UPDATE", C, 6, body=[row(name, 6, 1, version_id="null")])
+    feeder.feed_marked()
+    server.reporter.sweep()
+    assert noted(server) == [("moved", 0), ("o", 0), ("stays", 0)]
+    for name in ("moved", "o"):
+        moved = {"created_at": f"{stamp(6)}_0000000000000002", "version_id": "null"}
+        call("UPDATE", C, 7, body=[row(name, 6, 0, **moved)])
+    server.reporter.sweep()
+    assert noted(server) == [("stays", 0)]
