@@ -70,11 +70,15 @@ class QueueServers:
             self._policies[key] = time.monotonic() + POLICY_SECONDS, found
         return found
 
-    def is_agreed(self, account: str, container: str, policy: int) -> bool:
-        """Whether all replicas of a container answer now, and none has another policy."""
+    def is_agreed(self, account: str, container: str, policy: int, *, by_most: bool) -> bool:
+        """Whether replicas of a container answer now, and none of these has another policy.
+
+        :param by_most: more than half of them must answer, else all.
+        """
         claims, count = self._claims(account, container)
         policies = {claim.policy_index for claim in claims if not claim.is_blank}
-        return len(claims) == count and policies == {policy}
+        is_enough = len(claims) == count or (by_most and len(claims) * 2 > count)
+        return is_enough and policies == {policy}
 
     def _claims(self, account: str, container: str) -> tuple[list[Claim], int]:
         """The claims of the replicas that answer, and the number of all replicas."""

@@ -55,8 +55,8 @@ class Queue(Protocol):
     def policy_of(self, account: str, container: str) -> int | None:
         """The policy of a container; None if it is not known."""
 
-    def is_agreed(self, account: str, container: str, policy: int) -> bool:
-        """Whether all replicas of a container answer now, and none has another policy."""
+    def is_agreed(self, account: str, container: str, policy: int, *, by_most: bool) -> bool:
+        """Whether all replicas of a container answer now, or most, and none has another policy."""
 
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue."""
@@ -231,7 +231,8 @@ class Reconciler:
         does not answer now may have their records. What is not there is not removed.
 
         Two reconcilers that know different policies of the container would move the versions to
-        and fro. So all its replicas must agree.
+        and fro. So all its replicas must agree. That would lose nothing, so a replica that is away
+        does not hold up old entries.
         """
         if not self._is_agreed(entry, policy):
             return "waiting"
@@ -246,16 +247,19 @@ class Reconciler:
         left = moved.left + stays.posted
         if not waiting and not left:
             return "versions"
-        since = max(entry.written_at, entry.queued_at)  # of versions that may be much older
-        is_old = float(self._now()) - float(since) > self._options.reclaim_age
         self._log.warning(
             "versions are not moved entry=%s rows=%d not_taken=%d posted=%d",
             *(entry.name, waiting, moved.left, stays.posted),
         )
-        return "given_up" if is_old else "waiting"
+        return "given_up" if self._is_old(entry) else "waiting"
+
+    def _is_old(self, entry: Entry) -> bool:
+        since = max(entry.written_at, entry.queued_at)  # of versions that may be much older
+        return float(self._now()) - float(since) > self._options.reclaim_age
 
     def _is_agreed(self, entry: Entry, policy: int) -> bool:
-        if self._queue.is_agreed(entry.account, entry.container, policy):
+        names, by_most = (entry.account, entry.container), self._is_old(entry)
+        if self._queue.is_agreed(*names, policy, by_most=by_most):
             return True
         self._log.warning("replicas do not agree about the policy entry=%s", entry.name)
         return False

@@ -81,7 +81,7 @@ class Cluster:
     def policy_of(self, account: str, container: str) -> int | None:
         return self.policy
 
-    def is_agreed(self, account: str, container: str, policy: int) -> bool:
+    def is_agreed(self, account: str, container: str, policy: int, *, by_most: bool) -> bool:
         return True
 
     def remove_entry(self, container: str, entry: Entry) -> None:
@@ -358,12 +358,22 @@ def test_versions_stay_while_replicas_disagree_about_the_policy(agreements: list
     cluster = VersionedCluster()
     cluster.write_version(1)
     left = iter(agreements)
-    cluster.is_agreed = lambda *names: next(left)  # type: ignore[method-assign]
+    cluster.is_agreed = lambda *names, by_most: next(left)  # type: ignore[method-assign]
     assert reconciler(cluster).run_once() == {"waiting": 1}
     assert cluster.records_of[AWAY] == {version_of(at(1))}
     assert len(cluster.entries) == 1
-    cluster.is_agreed = lambda *names: True  # type: ignore[method-assign]
+    cluster.is_agreed = lambda *names, by_most: True  # type: ignore[method-assign]
     assert reconciler(cluster).run_once() == {"versions": 1}
+    assert cluster.records_of == {HOME: {version_of(at(1))}, AWAY: set()}
+
+
+def test_an_old_entry_does_not_wait_for_a_replica_that_is_away() -> None:
+    cluster = VersionedCluster()
+    cluster.write_version(1)  # queued at 51
+    cluster.is_agreed = lambda *names, by_most: by_most  # type: ignore[method-assign]
+    assert reconciler(cluster, now=140, reclaim_age=100).run_once() == {"waiting": 1}
+    assert cluster.records_of[AWAY] == {version_of(at(1))}
+    assert reconciler(cluster, now=152, reclaim_age=100).run_once() == {"versions": 1}
     assert cluster.records_of == {HOME: {version_of(at(1))}, AWAY: set()}
 
 

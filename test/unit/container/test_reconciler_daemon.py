@@ -209,23 +209,26 @@ def test_most_replicas_must_answer(answers: list[Any], policy: int | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("answers", "is_agreed"),
+    ("answers", "by_all", "by_most"),
     [
-        ([(204, 1), (204, 1), (404, 1)], True),
-        ([(204, 1), (204, 1), (204, 2)], False),
-        ([(204, 1), (204, 1), None], False),
-        ([(204, 1), (503, 1), (204, 1)], False),
+        ([(204, 1), (204, 1), (404, 1)], True, True),
+        ([(204, 1), (204, 1), (204, 2)], False, False),
+        ([(204, 1), (204, 1), None], False, True),
+        ([(204, 1), (503, 1), (204, 1)], False, True),
+        ([(204, 1), (204, 2), None], False, False),
+        ([(204, 1), None, None], False, False),
     ],
 )
-def test_all_replicas_must_agree_before_versions_are_moved(
-    answers: list[Any], is_agreed: bool
+def test_replicas_must_agree_before_versions_are_moved(
+    answers: list[Any], by_all: bool, by_most: bool
 ) -> None:
     servers = Servers((204, 1), (204, 1), (204, 1))
     queue = queue_of(servers)
     assert queue.policy_of("a", "c") == 1
     servers.answers = tuple(answers)  # a policy that is cached does not count
-    assert queue.is_agreed("a", "c", 1) == is_agreed
-    assert not queue.is_agreed("a", "c", 2)
+    assert queue.is_agreed("a", "c", 1, by_most=False) == by_all
+    assert queue.is_agreed("a", "c", 1, by_most=True) == by_most
+    assert not queue.is_agreed("a", "c", 2, by_most=True)
 
 
 def test_a_policy_is_believed_for_a_while_and_what_is_not_known_is_asked_again() -> None:
