@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
@@ -126,6 +127,10 @@ func openVersion(from devices.Store, at device.Location, id format.VersionID) (d
 func headRequested(x *exchange, from devices.Store) (m *format.Metadata, since format.Timestamp, err error) {
 	if x.header(message.VersionID) == versionid.AnyNull {
 		m, err = headNull(from, x.at)
+		return m, since, err
+	}
+	if upload, ok := strings.CutPrefix(x.header(message.VersionID), versionid.MadeOf); ok {
+		m, err = headMade(from, x.at, upload)
 		return m, since, err
 	}
 	id, ok, err := x.version()

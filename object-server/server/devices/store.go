@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"martlet/object-server/bundle/format"
+	"martlet/object-server/bundle/versions"
 	"martlet/object-server/device"
 )
 
@@ -26,6 +27,7 @@ type Store interface {
 type VersionStore interface {
 	OpenVersion(at device.Location, id format.VersionID) (Object, error)
 	HeadVersion(at device.Location, id format.VersionID) (*format.Metadata, error)
+	ListVersions(at device.Location, after versions.Marker, limit int) (device.VersionPage, error)
 	PostVersion(at device.Location, id format.VersionID, edit func(*format.Metadata) error) error
 	KeepNull(at device.Location, timestamp format.Timestamp, name string) (*format.Metadata, error)
 	MarkNull(at device.Location, timestamp format.Timestamp, name string) (device.State, error)

@@ -13,6 +13,10 @@ const Null = "null"
 // AnyNull names that version in a HEAD, also if it is not current; with Null there is none then.
 const AnyNull = "null-any"
 
+// MadeOf, before the id of a multipart upload of the S3 API, names a version that was made of it, in a HEAD. It need not be
+// the current one.
+const MadeOf = "made-of:"
+
 // Ticks do not use the two highest bits of an id. An id with one of them belongs to an entry that no client sees; it
 // sorts above the version of the same timestamp.
 const (
