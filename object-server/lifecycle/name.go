@@ -83,8 +83,6 @@ type upload struct {
 	Bucket  string `json:"bucket"`
 	Key     string `json:"key"`
 	ID      string `json:"id"`
-	Version string `json:"version,omitempty"` // that was made of it; the null version has the id that it may get later
-	IsBegun bool   `json:"begun,omitempty"`   // no version was made of it, as far as is known
 }
 
 func timeOf(t format.Timestamp) time.Time {
@@ -152,7 +150,7 @@ func (e *examiner) upload(n *inspect.Name, m *format.Metadata) {
 		return
 	}
 	p.current = current{isLive: true, since: m.Timestamp, tags: m.User[taggingHeader]}
-	p.begun = &upload{p.account, strings.TrimSuffix(p.container, segments), p.key[:at], p.key[at+1:], "", true}
+	p.begun = &upload{p.account, strings.TrimSuffix(p.container, segments), p.key[:at], p.key[at+1:]}
 }
 
 // alone looks at an object without versions.
@@ -166,7 +164,7 @@ func (e *examiner) alone(m *format.Metadata) {
 	p.current = current{isLive: true, since: m.Timestamp, tags: m.User[taggingHeader]}
 	p.expire, p.mark = true, e.bucket.mark
 	if p.mark != newMark {
-		e.dropParts(m, versionid.Text(versionid.OfNull(m.Timestamp)))
+		e.dropParts(m)
 	}
 }
 
@@ -176,9 +174,9 @@ func (e *examiner) isExpired(m *format.Metadata) bool {
 }
 
 // dropParts notes the upload that an object, or a version of it, was made of.
-func (e *examiner) dropParts(m *format.Metadata, version string) {
+func (e *examiner) dropParts(m *format.Metadata) {
 	if id := m.System[uploadHeader]; id != "" && e.bucket.hasParts {
-		e.plan.uploads = append(e.plan.uploads, upload{e.plan.account, e.plan.container, e.plan.key, id, version, false})
+		e.plan.uploads = append(e.plan.uploads, upload{e.plan.account, e.plan.container, e.plan.key, id})
 	}
 }
 
@@ -336,7 +334,7 @@ func (w *chainWalk) decideOld(v *format.Version) error {
 		*versions = append(*versions, id)
 	}
 	if m != nil {
-		w.dropParts(m, id)
+		w.dropParts(m)
 	}
 	return nil
 }
@@ -383,7 +381,7 @@ func (w *chainWalk) decideCurrent() error {
 	}
 	p.expire, p.mark = true, w.bucket.mark
 	if p.mark != newMark && w.found.ID.IsNull() {
-		w.dropParts(m, versionid.Text(versionid.OfNull(m.Timestamp)))
+		w.dropParts(m)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"martlet/object-server/bundle/format"
-	"martlet/object-server/server/message"
+	"martlet/object-server/server/versionid"
 )
 
 // parts are those of an upload that go. They wait, so that a request to complete the upload that was under way has ended.
@@ -109,8 +109,9 @@ func (d *device) drop(ctx context.Context, w *parts) error {
 	return nil
 }
 
-// isUsed tells whether a version has the parts of the upload: the one that was removed, if it is there, or any version of the
-// object for an upload that was aborted. It may have been completed, and the object that began it have stayed.
+// isUsed tells whether a version of the object has the parts of the upload: one that was not removed, or another one that a
+// repeated request to complete the upload has made. An upload that was aborted may have been completed, too, and the object
+// that began it have stayed.
 func (d *device) isUsed(ctx context.Context, u *upload) (bool, error) {
 	headers, err := d.container(ctx, u.Account, u.Bucket)
 	if err != nil || headers == nil {
@@ -125,39 +126,20 @@ func (d *device) isUsed(ctx context.Context, u *upload) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if isIn, err := p.hasUpload(ctx, at, u.Version, u.ID); err != nil || isIn || !u.IsBegun {
-		return isIn, err
-	}
-	versions, err := d.list(ctx, u.Account, u.Bucket, url.Values{"prefix": {u.Key}, "end_marker": {u.Key + "\x00"}, "versions": {"1"}})
-	if err != nil {
-		return false, err
-	}
-	for _, v := range versions {
-		if v.Name != u.Key || v.VersionID == "" || v.VersionID == "null" {
-			continue
-		}
-		if isIn, err := p.hasUpload(ctx, at, v.VersionID, u.ID); err != nil || isIn {
-			return isIn, err
-		}
-	}
-	return false, nil
+	return p.hasUpload(ctx, at, u.ID)
 }
 
-// hasUpload tells whether a version was made of an upload, the current one if version is empty. All replicas must answer.
-func (p *plan) hasUpload(ctx context.Context, at *place, version, id string) (bool, error) {
-	answers, failed := everywhere(ctx, at.replicas, func(int) *request {
-		q := p.head(at)
-		if version != "" {
-			q.headers[message.VersionID.Name()] = version
-		}
-		return q
-	})
+// hasUpload tells whether a version was made of an upload. All replicas must answer: one that has such a version is right.
+func (p *plan) hasUpload(ctx context.Context, at *place, id string) (bool, error) {
+	answers, failed := everywhere(ctx, at.replicas, func(int) *request { return p.headOf(at, versionid.MadeOf+id) })
 	for i, a := range answers {
-		if a == nil || a.status/100 == 5 {
+		switch {
+		case a == nil:
 			return false, fmt.Errorf("lifecycle: %s is not known at %s: %w", p.path(), at.replicas[i], failed[i])
-		}
-		if a.headers["x-object-sysmeta-s3api-upload-id"] == id {
+		case a.status == http.StatusOK:
 			return true, nil
+		case a.status != http.StatusNotFound: // damage, or a server of a former release
+			return false, fmt.Errorf("lifecycle: %s is not known at %s: status %d", p.path(), at.replicas[i], a.status)
 		}
 	}
 	return false, nil
@@ -193,10 +175,9 @@ func (d *device) dropPart(ctx context.Context, p *plan, policy int) error {
 // now is the time as a timestamp.
 func now() format.Timestamp { return format.Timestamp{Ticks: uint64(time.Now().UnixMicro()) / 10} }
 
-// row is an object, or a version, in a listing.
+// row is an object in a listing.
 type row struct {
-	Name      string `json:"name"`
-	VersionID string `json:"version_id"`
+	Name string `json:"name"`
 }
 
 // list lists objects of a container.
@@ -213,9 +194,6 @@ func (l *Lifecycle) list(ctx context.Context, account, container string, query u
 		}
 		rows = append(rows, page...)
 		query.Set("marker", page[len(page)-1].Name)
-		if id := page[len(page)-1].VersionID; id != "" {
-			query.Set("version_marker", id)
-		}
 	}
 }
 

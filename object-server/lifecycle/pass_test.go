@@ -320,6 +320,35 @@ func TestUploads(t *testing.T) {
 	expect(t, h.pass(), Report{})
 }
 
+// A request to complete an upload that was sent twice makes two versions. The parts go with the last of them.
+func TestPartsOfTwoVersions(t *testing.T) {
+	for _, between := range []bool{false, true} {
+		h := newHost(t)
+		h.containers.set("/a/v", []Rule{{NoncurrentDays: number(3)}}, "x-container-sysmeta-versions-enabled", "true")
+		h.put("/a/v+segments/k/one/1", days(20))
+		h.containers.set("/a/v+segments", nil)
+		h.containers.rows["/a/v+segments"] = []string{"k/one/1"}
+		one := []string{"X-Object-Sysmeta-S3Api-Upload-Id", "one"}
+		old, newer := days(19), days(10)
+		h.put("/a/v/k", old, append(one, "X-Backend-Version-Id", old.String())...)
+		h.put("/a/v/k", newer, append(one, "X-Backend-Version-Id", newer.String())...)
+		if between { // it becomes old later than the rule says, so it is kept, too
+			h.putVersion("/a/v/k", days(1))
+		}
+		expect(t, h.pass(), Report{Removed: 1})
+		h.backdate()
+		expect(t, h.pass(), Report{})
+		h.has(true, "/a/v+segments/k/one/1")
+		for i := range replicas {
+			h.ask(i, http.MethodDelete, "/a/v/k", now(), "X-Backend-Version-Id", newer.String())
+		}
+		l, _ := h.lifecycle(0)
+		d := l.deviceOf("d0", fmt.Sprint("127.0.0.1:", h.port))
+		check(t, d.drop(context.Background(), &parts{upload{"a", "v", "k", "one"}, 0, time.Time{}}))
+		h.has(false, "/a/v+segments/k/one/1")
+	}
+}
+
 // The parts of an upload go with the object, or the version, that was made of it; and only then.
 func TestPartsOfWhatHasExpired(t *testing.T) {
 	h := newHost(t)
@@ -341,7 +370,7 @@ func TestPartsOfWhatHasExpired(t *testing.T) {
 	h.has(false, "/a/c+segments/k/one/1")
 	h.has(false, "/a/v+segments/k/old/1")
 	h.has(true, "/a/v+segments/k/new/1")
-	used := upload{"a", "v", "k", "new", newer.String(), false}
+	used := upload{"a", "v", "k", "new"}
 	l, _ := h.lifecycle(0)
 	d := l.deviceOf("d0", fmt.Sprint("127.0.0.1:", h.port))
 	check(t, d.drop(context.Background(), &parts{used, 0, time.Time{}}))
