@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from martlet.http.call import call_app
@@ -86,11 +87,18 @@ class InternalClient:
         self._sleep = sleep
 
     def request(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        environ: Mapping[str, Any] = MappingProxyType({}),
     ) -> InternalResponse:
-        """Send a request without a body; ``path`` is percent-encoded, with the query."""
+        """Send a request without a body; ``path`` is percent-encoded, with the query.
+
+        :param environ: keys of `martlet.http.environ` for the pipeline.
+        """
         for attempt in range(1, self._tries + 1):
-            response = self._send(method, path, headers, {})
+            response = self._send(method, path, headers, environ)
             if response.status < 500 or attempt == self._tries:
                 break
             response.close()

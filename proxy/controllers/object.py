@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from martlet.conf.options import is_true
-from martlet.http.environ import REPLACED_UPLOADS, SPARES_LARGE, SYNC_KEY
+from martlet.http.environ import MADE_OF, REPLACED_UPLOADS, SPARES_LARGE, SYNC_KEY
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
 from proxy.controllers.conditional import delete_in_order, majority
 from proxy.controllers.locked import check_unlocked
+from proxy.controllers.made_of import find_made
 from proxy.controllers.object_get import response_of
 from proxy.controllers.object_put import Store
 from proxy.controllers.object_request import (
@@ -72,7 +73,7 @@ class ObjectController:
         policy = policy_index(req, info)
         headers = read_headers(req, version, allow_open_expired=options.allow_open_expired)
         headers["X-Backend-Storage-Policy-Index"] = str(policy)
-        newest = is_true(req.headers.get("X-Newest"))
+        newest = is_true(req.headers.get("X-Newest")) or MADE_OF in req.environ
         nodes = core.nodes(core.object_ring(policy, req.trans_id), *resource, is_read=True)
         request = core.request(
             req,
@@ -81,6 +82,8 @@ class ObjectController:
             resource.path,
             timeout=options.node_timeout if newest else options.read_timeout,
         )
+        if MADE_OF in req.environ:
+            return find_made(core, req, request, nodes, headers)
         search = Search(core, request, nodes)
         source = search.find_best(WireHeaders(headers), newest=newest)
         return response_of(req, search, source, headers)

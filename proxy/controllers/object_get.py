@@ -34,9 +34,9 @@ def response_of(
     """
     if source is None:
         answer = search.failure()
-        return _answered(answer.status, answer.headers, answer.body)
+        return answered(answer.status, answer.headers, answer.body)
     found = source.response
-    response = _answered(found.status, found.headers)
+    response = answered(found.status, found.headers)
     response.headers["Accept-Ranges"] = "bytes"
     length = found.headers.get("content-length", "")
     if length and found.status != 304:
@@ -56,7 +56,7 @@ def response_of(
     return response
 
 
-def _answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Response:
+def answered(status: int, headers: Mapping[str, str], body: bytes = b"") -> Response:
     """The response for the client to a GET or HEAD, from an object server's answer."""
     response = Response(status, returned_headers(headers), body)
     # Go's HTTP library removes the type of a 304, so our object server sends it in this header.

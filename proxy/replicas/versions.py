@@ -18,6 +18,8 @@ VERSION_HIDE = "X-Backend-Version-Hide"
 NULL = "null"
 #: The same in a HEAD at the object servers, also if it is not current.
 ANY_NULL_ID = "null-any"
+#: Before the id of an upload: a version that was made of it, in a HEAD at the object servers.
+MADE_OF_ID = "made-of:"
 
 _Row = tuple[str, dict[str, str]]
 
