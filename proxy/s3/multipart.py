@@ -54,6 +54,7 @@ from proxy.s3.uploads import (
     Upload,
     completed_etag,
     find_upload,
+    made_of,
     new_upload_id,
     part_number,
     parts_of,
@@ -209,11 +210,14 @@ def complete_upload(call: Call) -> Response:
     if upload.is_completed:
         if completed_etag(upload) != etag:
             raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
-        shown = expiration(call, lambda: facts_of(call, upload.headers))
-        return _completed(call, etag, shown, str(upload.headers.get(CHECKSUM, "")))
+        return _completed_before(call, upload, etag)
     headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
     headers |= _lock_of(call, upload)
-    answer = _put_manifest(call, upload, parts, headers, checks)
+    try:
+        answer = _put_manifest(call, upload, parts, headers, checks)
+    except _Repeated as repeated:
+        call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
+        return _completed_before(call, repeated.made, etag)
     closed = call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
     if closed.is_success:  # else another completion has done it, which may list other parts
         drop_unlisted_parts(call, upload, {number for number, _ in parts})
@@ -223,6 +227,23 @@ def complete_upload(call: Call) -> Response:
     if version:
         shown["x-amz-version-id"] = version
     return _completed(call, etag, shown, checks.stored)
+
+
+class _Repeated(Exception):
+    """Another request has completed the upload with the same parts."""
+
+    def __init__(self, made: Upload) -> None:
+        super().__init__()
+        self.made = made
+
+
+def _completed_before(call: Call, made: Upload, etag: str) -> Response:
+    """The answer to a completion that was sent again, from the object that there is."""
+    shown = expiration(call, lambda: facts_of(call, made.headers))
+    version = made.headers.get("x-object-version-id")
+    if version:
+        shown["x-amz-version-id"] = version
+    return _completed(call, etag, shown, str(made.headers.get(CHECKSUM, "")))
 
 
 def _wanted_parts(call: Call, body: bytes, checks: WholeChecksum) -> list[tuple[int, str]]:
@@ -299,6 +320,7 @@ def _put_manifest(
     """Store the manifest.
 
     :raises S3Error: a part is missing, another one, or too small; or it cannot be stored.
+    :raises _Repeated: where the bucket has or had versions, a second one would share the parts.
     """
     manifest = [
         {"path": f"/{upload.container}/{upload.part(number)}", "etag": md5} for number, md5 in parts
@@ -317,6 +339,8 @@ def _put_manifest(
     def check(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
         small = [(str(e["name"]), _TOO_SMALL) for e in entries[:-1] if e["bytes"] < least]
         problems = small or checks.take(environ, entries)
+        if not problems:
+            _refuse_repetition(call, upload, headers[ETAG])
         if not problems and lock:
             lock_parts(call, [(upload.container, upload.part(n)) for n, _ in parts], lock)
         return problems
@@ -332,6 +356,21 @@ def _put_manifest(
     if status == 400:
         raise _refused_parts(upload, answer, {str(number): md5 for number, md5 in parts})
     raise call.refusal(answer, "PUT", call.bucket, call.key)
+
+
+def _refuse_repetition(call: Call, upload: Upload, etag: str) -> None:
+    """
+    :raises _Repeated: a version with the ETag was made of the upload. Where there are no versions,
+        a second object replaces the first.
+    """
+    if not call.is_versioned(call.bucket):
+        return
+    try:
+        made = made_of(call, upload)
+    except S3Error:
+        return  # two versions do less harm than none
+    if made is not None and made.get(ETAG) == etag:
+        raise _Repeated(upload._replace(headers=made, is_completed=True))
 
 
 def _refused_parts(upload: Upload, answer: Answered, md5s: Mapping[str, str]) -> S3Error:
@@ -364,8 +403,15 @@ def _completed(call: Call, etag: str, headers: Mapping[str, str], checksum: str)
 
 
 def abort_upload(call: Call) -> Response:
-    """AbortMultipartUpload. An interrupted one can be repeated: the upload goes after its parts."""
+    """AbortMultipartUpload. An interrupted one can be repeated: the upload goes after its parts.
+
+    An upload whose completion was interrupted keeps its parts if the object is there.
+    """
     upload = find_upload(call)
+    if made_of(call, upload) is not None:
+        if call.ask("DELETE", upload.container, upload.name, allowed=(404, 409)).is_success:
+            drop_unlisted_parts(call, upload, ())  # the expirer spares those that are in use
+        raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
     delete_parts(call, upload.container, [str(row["name"]) for _, row in parts_of(call, upload)])
     call.ask("DELETE", upload.container, upload.name, allowed=(404,))
     return empty(204)

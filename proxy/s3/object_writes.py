@@ -359,6 +359,7 @@ def _find_parts(
         upload,
         own_parts(upload, read_body(chunks)),
         headers,
+        version.get("version-id", NULL),
         # The expirer does not bypass locks.
         is_locked=LOCK_MODE in found.headers,
     )

@@ -5,6 +5,9 @@ They are those of a deleted object, by its manifest; those of an object that was
 object servers tell; and those that a completion does not list. They stay for some minutes, so that
 clients that read the old object can read on. If the proxy stops between the write and the tasks for
 the expirer, the parts stay for good.
+
+Several versions may share the parts. So before parts are deleted, the object servers are asked for
+a version that was made of their upload. If too few of them know, the parts stay.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from martlet.log import fields, get_logger
 from martlet.words.names import str_to_wsgi
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import ask_app, delete_later, environ_of, get_container_info
+from proxy.replicas.versions import NULL
 from proxy.s3.bucket import delete_parts
 from proxy.s3.call import SOURCE, Call
-from proxy.s3.uploads import Upload
+from proxy.s3.uploads import Upload, made_of
 
 log = get_logger("proxy.s3")
 _PAGE = 1000
@@ -34,6 +38,7 @@ class Parts(NamedTuple):
     """The parts that a DELETE of an object deletes.
 
     :param upload: that the object was; None if it was none.
+    :param version: the id of the version that the DELETE removes.
     :param headers: of the DELETE.
     :param is_locked: whether the parts have or had a lock.
     :param are_of_slo: Swift's API wrote the object, and slo knows its segments.
@@ -42,6 +47,7 @@ class Parts(NamedTuple):
     upload: Upload | None = None
     names: Sequence[str] = ()
     headers: Mapping[str, str] = MappingProxyType({})
+    version: str = NULL
     is_locked: bool = False
     are_of_slo: bool = False
 
@@ -62,7 +68,8 @@ def own_parts(upload: Upload, manifest: bytes) -> list[str]:
 def drop_parts(call: Call, parts: Parts) -> None:
     """Have the parts deleted of an object that was deleted.
 
-    If the queue of the expirer takes no tasks, they are deleted at once. An error is logged.
+    If the queue of the expirer takes no tasks, they are deleted at once, unless another version has
+    them. An error is logged.
     """
     upload = parts.upload
     if upload is None or not parts.names:
@@ -72,7 +79,7 @@ def drop_parts(call: Call, parts: Parts) -> None:
     account = call.account_of(call.bucket)
     try:
         is_left = not parts.is_locked and _add_tasks(call, account, upload, parts.names)
-        if not is_left:
+        if not is_left and made_of(call, upload, parts.version) is None:
             delete_parts(call, upload.container, parts.names, parts.headers)
     except Exception:
         log.exception("parts cannot be deleted")

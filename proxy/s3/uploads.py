@@ -13,8 +13,12 @@ import secrets
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from martlet.http.environ import MADE_OF
 from martlet.http.headers import Headers
+from martlet.words.timestamp import Timestamp
+from proxy.middleware.subrequest import Answered, close_body
 from proxy.replicas.gone_uploads import UPLOAD_ID
+from proxy.replicas.versions import NULL
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call
 from proxy.s3.object_headers import CHECKSUM_KIND, ETAG
@@ -77,11 +81,39 @@ def find_upload(call: Call, *, may_be_completed: bool = False) -> Upload:
     if begun.is_success:
         return upload._replace(headers=begun.headers)
     call.info(call.bucket)
-    if may_be_completed:
-        found = call.ask("HEAD", call.bucket, call.key, allowed=(404,))
-        if found.is_success and found.headers.get(UPLOAD_ID) == upload_id:
-            return upload._replace(headers=found.headers, is_completed=True)
-    raise missing
+    made = made_of(call, upload, pre_authorized=False) if may_be_completed else None
+    if made is None:
+        raise missing
+    return upload._replace(headers=made, is_completed=True)
+
+
+def made_of(
+    call: Call, upload: Upload, removed: str = "", *, pre_authorized: bool = True
+) -> Headers | None:
+    """The headers of the object that was made of an upload; None if there is none.
+
+    It may be an old version. A completion that was sent twice may have made several.
+
+    :param removed: the id of a version that does not count: a replica may have missed its removal.
+    :raises S3Error: it is not known whether there is one, or the client may not know.
+    """
+    head = call.request(
+        "HEAD",
+        upload.bucket,
+        upload.key,
+        query={"symlink": "get"},
+        pre_authorized=pre_authorized,
+    )
+    known = removed if removed in ("", NULL) else Timestamp(removed).internal
+    head[MADE_OF] = upload.upload_id, known
+    status, headers, chunks = call.send(head)
+    close_body(chunks)
+    if status == 404:
+        return None
+    if status // 100 != 2:
+        raise call.refusal(Answered(status, headers, b""), "HEAD", upload.bucket, upload.key)
+    # A server without versions answers with what is current.
+    return headers if headers.get(UPLOAD_ID) == upload.upload_id else None
 
 
 def completed_etag(upload: Upload) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
+from martlet.http.environ import MADE_OF
 from martlet.http.internal_client import InternalClient
 from martlet.log import fields, get_logger
 from martlet.recon.cache import write_figures
@@ -36,6 +37,7 @@ from replicator.pace import Pace
 from storage.concurrency import for_each
 
 _UPLOAD_ID = "x-object-sysmeta-s3api-upload-id"
+_VERSION_ID = "x-backend-version-id"  # of a name that has or had versions
 
 #: Tasks that are deleted in parallel before their rows are removed together.
 BATCH = 200
@@ -217,10 +219,11 @@ class Expirer:
         return response.status
 
     def _status_of_use(self, part: UploadPart) -> int:
-        """412 if the object of the upload is there and needs the part, 404 if not; 5xx: unknown.
+        """412 if an object of the upload is there and needs the part, 404 if not; 5xx: unknown.
 
-        A completion that was sent twice may have brought it back after it was replaced, or may have
-        listed other parts. Or it is about to be deleted. An upload that is open needs it, too.
+        A completion that was sent twice may have made several versions, or may have brought the
+        object back after it was replaced, or may have listed other parts. Or the object is about to
+        be deleted. An upload that is open needs the part, too.
         """
         begun = quote_path(f"/v1/{part.account}{part.path.rpartition('/')[0]}")
         opened = self._client.request("HEAD", begun, {"X-Newest": "true"})
@@ -228,12 +231,15 @@ class Expirer:
         if opened.status != 404:
             return 412 if opened.status // 100 == 2 else opened.status
         path = quote_path(f"/v1/{part.account}/{part.bucket}/{part.key}")
-        found = self._client.request("HEAD", f"{path}?symlink=get", {"X-Newest": "true"})
+        made_of = {MADE_OF: (part.upload_id, "")}
+        found = self._client.request("HEAD", f"{path}?symlink=get", environ=made_of)
         found.close()
         if found.status // 100 != 2:
             return found.status
-        if found.headers.get(_UPLOAD_ID) != part.upload_id:
+        if found.headers.get(_UPLOAD_ID) != part.upload_id:  # a server without versions answers
             return 404
+        if _VERSION_ID in found.headers:  # there may be several, of which any may list the part
+            return 412
         asked = f"{path}?multipart-manifest=get&symlink=get"
         manifest = self._client.request("GET", asked, {"X-Newest": "true"})
         if manifest.status // 100 != 2:

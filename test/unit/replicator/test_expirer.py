@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from martlet.http.backend_client import BackendError
-from martlet.http.environ import Environ, StartResponse
+from martlet.http.environ import MADE_OF, Environ, StartResponse
 from martlet.http.internal_client import InternalClient
 from martlet.http.request import Request
 from martlet.http.response import Response
@@ -42,6 +42,7 @@ class Stored:
     is_there: bool = True
     upload: str = ""  # the id of the multipart upload that it was
     manifest: bytes = b""
+    old: str = ""  # the same of a version that is not current
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Cluster:
     updates: list[tuple[int, str, list[str]]] = field(default_factory=list)
     silent: set[int] = field(default_factory=set)  # container servers
     removed: list[str] = field(default_factory=list)
+    versions_status: int = 200  # else all questions about versions are answered with it
     now: float = 100  # seconds after START
 
     def put(self, name: str, at: float, delete_at: int | None = None) -> None:
@@ -97,6 +99,8 @@ class Cluster:
             return self._of_queue(req, path)(environ, start_response)
         known = self.objects.get(path)
         headers = {"X-Timestamp": known.time.normal} if known is not None else {}
+        if MADE_OF in environ:
+            return self._made(known, *environ[MADE_OF])(environ, start_response)
         if known is not None and known.upload:
             headers["X-Object-Sysmeta-S3api-Upload-Id"] = known.upload
         if req.method == "GET":
@@ -104,6 +108,16 @@ class Cluster:
             assert req.params["multipart-manifest"] == "get"
             return Response(200, headers, known.manifest)(environ, start_response)
         return Response(self._delete(req, path), headers)(environ, start_response)
+
+    def _made(self, known: Stored | None, upload_id: str, removed: str) -> Response:
+        assert removed == ""
+        if self.versions_status != 200:
+            return Response(self.versions_status)
+        named = {"X-Object-Sysmeta-S3api-Upload-Id": upload_id}
+        if known is not None and known.old == upload_id:
+            return Response(200, {**named, "X-Backend-Version-Id": "1600000000.00000"})
+        is_made = known is not None and known.is_there and known.upload == upload_id
+        return Response(200, named) if is_made else Response(404)
 
     def _delete(self, req: Request, path: str) -> int:
         known = self.objects.get(path)
@@ -330,7 +344,23 @@ def test_parts_wait_while_it_is_not_known_whether_they_are_needed(cluster: Clust
     assert figures(expirer(cluster).run_once())["failed"] == 1
     assert cluster.requests[-1] == ("HEAD", "/a/b+segments/k/ID")
     cluster._delete = original  # type: ignore[method-assign]
+    for status in (503, 500, 400):  # 400: object servers of a former release
+        cluster.versions_status = status
+        assert figures(expirer(cluster).run_once())["failed"] == 1
+    cluster.versions_status = 200
     assert figures(expirer(cluster).run_once())["deleted"] == 1
+
+
+def test_parts_of_an_old_version_stay(cluster: Cluster) -> None:
+    """Whichever parts the version lists: there may be several of the upload."""
+    cluster.objects["/a/b+segments/k/ID/1"] = Stored(Timestamp(START))
+    cluster.objects["/a/b/k"] = Stored(Timestamp(START), None, True, "OTHER", b"[]", "ID")
+    row = task_name(START + 50, "a", "b+segments", "k/ID/1")
+    cluster.queue[task_container(b"", START + 50)] = {row: (Timestamp(START), ASYNC_DELETE_TYPE)}
+    assert figures(expirer(cluster).run_once())["waiting"] == 1
+    cluster.objects["/a/b/k"].old = ""
+    assert figures(expirer(cluster).run_once())["deleted"] == 1
+    assert cluster.tasks == []
 
 
 def test_a_delayed_object_stays(cluster: Cluster) -> None:
