@@ -138,8 +138,11 @@ class Faults:
         return self._details.randint(1, len(self._hosts) if self._hosts else NODES)
 
     def _server(self) -> str:
-        """A random service, also a proxy and the supervisors of the background jobs."""
-        names = [f"{kind}-server-node{self._node()}" for kind in KINDS]
+        """A random service, also a proxy and the supervisors of the background jobs.
+
+        Object servers come more often: a crash of one is in the middle of a write.
+        """
+        names = [f"{kind}-server-node{self._node()}" for kind in (*KINDS, "object", "object")]
         proxy = proxy_of(self._node()) if self._hosts else "proxy-server"
         return self._details.choice([*names, proxy, f"background-node{self._node()}"])
 
