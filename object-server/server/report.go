@@ -57,7 +57,7 @@ func (s *Server) report(ctx context.Context, path string, from *device.Unreporte
 // about a listing by itself.
 func updatesOf(at device.Location, record *format.Record, m *format.Metadata) []updates.Update {
 	parts := strings.SplitN(strings.TrimPrefix(m.Name, "/"), "/", 3)
-	if len(parts) != 3 {
+	if len(parts) != 3 || m.IsMoved() { // the container lists a moved version in its new policy
 		return nil
 	}
 	row, ok := listed{parts[2], at.Policy}.rowOf(record, m)

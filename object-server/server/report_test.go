@@ -103,3 +103,16 @@ func TestRowsOfTheLastWritesAreThoseOfTheirRequests(t *testing.T) {
 		}
 	}
 }
+
+// A version that was moved to another policy stays listed: no request sends a row of the removal of a move.
+func TestARemovalOfAMoveIsNotReported(t *testing.T) {
+	for _, id := range []format.VersionID{{}, {1}} {
+		m := &format.Metadata{Name: "/a/c/o", VersionID: id, Timestamp: format.Timestamp{Ticks: 10, Offset: 1}}
+		m.MarkMoved()
+		record := new(format.Record)
+		record.Head.Type, record.Head.VersionID = format.TypeTombstone, id
+		if all := updatesOf(device.Location{Policy: 1}, record, m); len(all) != 0 {
+			t.Errorf("version %v: %+v", id, all)
+		}
+	}
+}
