@@ -244,7 +244,7 @@ func (d *Device) prepareImport(x *incoming) error {
 		}
 		return a, err
 	})
-	if err == nil && w.kind != format.TypeTombstone && !m.VersionID.IsNull() {
+	if err == nil && w.kind != format.TypeTombstone && !m.VersionID.IsNull() && x.hidden != old.state.Tombstone {
 		err = d.checkDeleted(x, old.state.Tombstone)
 	}
 	var older *OlderError

@@ -21,11 +21,12 @@ const unreportedMax = 1000
 type Unreported struct {
 	device *Device
 	peers  map[place][]holding // as the process left them
+	hasAll bool                // the last Visit has read all partitions
 }
 
-// Unreported returns nil after a clean stop. Else Visit must follow: until it has ended
-// without an error, no clean stop is written, so that the next process looks again. It
-// must be called before the device is used.
+// Unreported returns nil after a clean stop. Else Visit and End must follow: until then
+// no clean stop is written, so that the next process looks again. It must be called
+// before the device is used.
 func (d *Device) Unreported() *Unreported {
 	if !d.wasKilled {
 		return nil
@@ -39,13 +40,16 @@ func (d *Device) Unreported() *Unreported {
 // Visit calls visit with the newest records of each partition that count, oldest first:
 // those that not all of its known peers had when the device was opened, at most
 // unreportedMax. It ends with the first error of visit, with that of ctx, or with
-// ErrOut or ErrClosed. A partition that cannot be read is logged and left out.
+// ErrOut or ErrClosed. A partition that cannot be read is logged and left out: the next
+// process looks at it again.
 func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Record, *format.Metadata) error) error {
 	d := u.device
 	entries, err := d.fs.ReadDir(d.root)
 	if err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
+	u.hasAll = false
+	hasAll := true
 	for _, entry := range entries {
 		policy, ok := parsePolicyDirectory(entry)
 		if !ok {
@@ -59,16 +63,27 @@ func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Rec
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := u.visitPartition(d.Replica(policy, partition), visit); err != nil {
+			isRead, err := u.visitPartition(d.Replica(policy, partition), visit)
+			if err != nil {
 				return err
 			}
+			hasAll = hasAll && isRead
 		}
 	}
-	d.unreported.Store(false)
+	u.hasAll = hasAll
 	return nil
 }
 
-func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Record, *format.Metadata) error) error {
+// End says that the rows of what Visit found are durable.
+func (u *Unreported) End() {
+	if u.hasAll {
+		u.device.unreported.Store(false)
+	}
+}
+
+// visitPartition returns false if the partition cannot be read, or was split or repaired
+// meanwhile. An error ends the visits.
+func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Record, *format.Metadata) error) (bool, error) {
 	from, through, err := u.span(r)
 	var stopped error
 	if err == nil && from.LSN < through {
@@ -88,12 +103,13 @@ func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Reco
 	}
 	switch {
 	case stopped != nil, errors.Is(err, ErrOut), errors.Is(err, ErrClosed):
-		return err
+		return false, err
 	case err != nil && !errors.Is(err, ErrInvalid): // what is left of a split has no records
 		u.device.options.Logger.Error("containers may not know the last writes of a partition", "device", u.device.root,
 			"policy", r.policy, "partition", r.partition, "error", err)
+		return false, nil
 	}
-	return nil
+	return true, nil
 }
 
 // span is what to visit of a partition: from after a position through the last LSN that

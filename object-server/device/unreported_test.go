@@ -22,6 +22,7 @@ func visited(t *testing.T, u *Unreported) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	u.End()
 	slices.Sort(names)
 	return names
 }
@@ -55,6 +56,10 @@ func TestUnreported(t *testing.T) {
 	if err := u.Visit(ended, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	must[int](t)(0, d.Close())
+
+	d = open(t, left, "/d", modelOptions) // it stops before the rows are durable
+	must[int](t)(0, d.Unreported().Visit(t.Context(), func(Location, *format.Record, *format.Metadata) error { return nil }))
 	must[int](t)(0, d.Close())
 
 	d = open(t, left, "/d", modelOptions)

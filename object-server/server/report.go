@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -11,45 +12,96 @@ import (
 	"martlet/object-server/updates"
 )
 
-// reportedAtOnce is how many updates become pending together.
-const reportedAtOnce = 500
+const (
+	reportedAtOnce = 500 // updates that become pending together
+	pendingMax     = 10 * reportedAtOnce
+)
+
+// Pauses of a report: until less is pending, and until the device may take updates again.
+const (
+	pendingPause     = 100 * time.Millisecond
+	reportAgainAfter = time.Minute
+)
 
 // report makes updates of the last writes of a process that was killed: it may have told no container of them, and rows
 // that come twice do no harm. reclaimAge bounds their age: the row of an old write would list an object again if the
 // row of its DELETE has been reclaimed.
 func (s *Server) report(ctx context.Context, path string, from *device.Unreported, pending *updates.Pending, reclaimAge time.Duration) {
 	oldest := format.Timestamp{Ticks: uint64(time.Now().Add(-reclaimAge/2).UnixMicro() / 10)}
-	found, policy, count := []updates.Update(nil), 0, 0
-	save := func() error {
-		if len(found) == 0 {
-			return nil
+	for {
+		r := &report{pending: pending, oldest: oldest}
+		err := from.Visit(ctx, func(at device.Location, record *format.Record, m *format.Metadata) error {
+			return r.add(ctx, at, record, m)
+		})
+		if err == nil {
+			err = r.save(ctx)
 		}
-		_, err := pending.Append(policy, found)
-		found, count = found[:0], count+len(found)
-		return err
+		if err == nil {
+			from.End()
+		}
+		if r.count > 0 {
+			s.logger.Info("the last writes before a crash are reported to containers again", "device", path, "updates", r.count)
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, device.ErrOut) || errors.Is(err, device.ErrClosed) {
+			return
+		}
+		s.logger.Error("containers may not know the last writes of a device; it is tried again",
+			"device", path, "seconds", reportAgainAfter.Seconds(), "error", err)
+		if !pause(ctx, reportAgainAfter) {
+			return
+		}
 	}
-	err := from.Visit(ctx, func(at device.Location, record *format.Record, m *format.Metadata) error {
-		if m.Timestamp.Compare(oldest) < 0 && m.MetaTimestamp.Compare(oldest) < 0 {
-			return nil
+}
+
+// report collects updates of stored records.
+type report struct {
+	pending *updates.Pending
+	oldest  format.Timestamp
+	found   []updates.Update
+	policy  int
+	count   int
+}
+
+func (r *report) add(ctx context.Context, at device.Location, record *format.Record, m *format.Metadata) error {
+	if m.Timestamp.Compare(r.oldest) < 0 && m.MetaTimestamp.Compare(r.oldest) < 0 {
+		return nil
+	}
+	if at.Policy != r.policy || len(r.found) >= reportedAtOnce {
+		if err := r.save(ctx); err != nil {
+			return err
 		}
-		if at.Policy != policy || len(found) >= reportedAtOnce {
-			if err := save(); err != nil {
-				return err
-			}
-			policy = at.Policy
+		r.policy = at.Policy
+	}
+	r.found = append(r.found, updatesOf(at, record, m)...)
+	return ctx.Err()
+}
+
+// save makes what was found pending. It waits while much is: after a power cut of a whole cluster, all servers report.
+func (r *report) save(ctx context.Context) error {
+	if len(r.found) == 0 {
+		return nil
+	}
+	for r.pending.Count() > pendingMax {
+		if !pause(ctx, pendingPause) {
+			return ctx.Err()
 		}
-		found = append(found, updatesOf(at, record, m)...)
-		return ctx.Err()
-	})
+	}
+	_, err := r.pending.Append(r.policy, r.found)
 	if err == nil {
-		err = save()
+		r.found, r.count = r.found[:0], r.count+len(r.found)
 	}
-	if err != nil && ctx.Err() == nil {
-		s.logger.Error("containers may not know the last writes of a device", "device", path, "error", err)
-		return
-	}
-	if count > 0 {
-		s.logger.Info("the last writes before a crash are reported to containers again", "device", path, "updates", count)
+	return err
+}
+
+// pause returns false if the context ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -108,6 +108,8 @@ class Store(NamedTuple):
     def _send_in_one(self, body: bytes, footers: Headers, sums: BodySums) -> list[Outcome]:
         self._check_etag(footers, sums.etag)
         self.write.headers.update(sums.headers())
+        if "Etag" in footers:
+            footers["Etag"] = sums.etag  # which may be quoted
         request = self.write.request._replace(body=body)
         headers = self.write.wire_headers(footers)
         return self.core.ask(request, self.write.nodes, headers)
