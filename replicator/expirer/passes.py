@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from martlet.http.environ import MADE_OF
+from martlet.http.headers import Headers
 from martlet.http.internal_client import InternalClient
 from martlet.log import fields, get_logger
 from martlet.recon.cache import write_figures
@@ -38,6 +39,7 @@ from storage.concurrency import for_each
 
 _UPLOAD_ID = "x-object-sysmeta-s3api-upload-id"
 _VERSION_ID = "x-backend-version-id"  # of a name that has or had versions
+_DATA_TIME = "x-backend-data-timestamp"
 
 #: Tasks that are deleted in parallel before their rows are removed together.
 BATCH = 200
@@ -245,6 +247,9 @@ class Expirer:
         if manifest.status // 100 != 2:
             manifest.close()
             return manifest.status
+        if manifest.headers.get(_UPLOAD_ID) != part.upload_id:
+            manifest.close()  # unread: it may be large
+            return 404 if _has_replaced(manifest.headers, found.headers) else 412
         try:
             is_used = part.path in names_of_manifest(manifest.body())
         except ValueError:  # it may be encrypted
@@ -264,3 +269,12 @@ class Expirer:
         done = figures.deleted + figures.gone + figures.given_up
         report = {"object_expiration_pass": figures.seconds, "expired_last_pass": done}
         write_figures(self._options.recon_cache_path, "object", report)
+
+
+def _has_replaced(newest: Headers, made: Headers) -> bool:
+    """Whether the newest object has replaced one of an upload, which some replica still has.
+
+    Where the name has versions, the older one may be kept. The newest replica may not answer now.
+    """
+    times = [Timestamp(headers.get(_DATA_TIME, "0")) for headers in (newest, made)]
+    return _VERSION_ID not in newest and times[0] > times[1]

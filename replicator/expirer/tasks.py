@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -22,6 +23,8 @@ from replicator.expirer.options import Delays
 
 _CLEANS_QUEUE = "X-Backend-Clean-Expiring-Object-Queue"
 _SEGMENTS = "+segments"
+#: The ids of uploads that the S3 API takes. Clients of Swift's API may give segments other names.
+_UPLOAD_ID = re.compile(r"[A-Za-z0-9_.~=-]{1,128}", re.ASCII)
 #: How long a task waits for the end of a part's object. A later end of it makes new tasks.
 _IN_USE_SECONDS = 3600.0
 
@@ -64,7 +67,7 @@ def part_of(task: Task) -> UploadPart | None:
     """The part that the object of an asynchronous task is, by its name; None if it is none."""
     key, _, rest = task.obj.rpartition("/")
     key, _, upload_id = key.rpartition("/")
-    is_part = key and upload_id and rest.isascii() and rest.isdecimal()
+    is_part = key and _UPLOAD_ID.fullmatch(upload_id) and rest.isascii() and rest.isdecimal()
     if not (task.is_async and is_part and task.container.endswith(_SEGMENTS)):
         return None
     path = f"/{task.container}/{task.obj}"

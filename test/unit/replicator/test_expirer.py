@@ -43,6 +43,8 @@ class Stored:
     upload: str = ""  # the id of the multipart upload that it was
     manifest: bytes = b""
     old: str = ""  # the same of a version that is not current
+    missed: str = ""  # the same of an object that a replica still has, which missed this one
+    version: str = ""
 
 
 @dataclass
@@ -105,6 +107,9 @@ class Cluster:
             headers["X-Object-Sysmeta-S3api-Upload-Id"] = known.upload
         if req.method == "GET":
             assert known is not None
+            headers["X-Backend-Data-Timestamp"] = known.time.normal
+            if known.version:
+                headers["X-Backend-Version-Id"] = known.version
             assert req.params["multipart-manifest"] == "get"
             return Response(200, headers, known.manifest)(environ, start_response)
         return Response(self._delete(req, path), headers)(environ, start_response)
@@ -116,6 +121,9 @@ class Cluster:
         named = {"X-Object-Sysmeta-S3api-Upload-Id": upload_id}
         if known is not None and known.old == upload_id:
             return Response(200, {**named, "X-Backend-Version-Id": "1600000000.00000"})
+        if known is not None and known.missed == upload_id:
+            earlier = {**named, "X-Backend-Data-Timestamp": Timestamp(START).normal}
+            return Response(200, earlier)
         is_made = known is not None and known.is_there and known.upload == upload_id
         return Response(200, named) if is_made else Response(404)
 
@@ -359,6 +367,36 @@ def test_parts_of_an_old_version_stay(cluster: Cluster) -> None:
     cluster.queue[task_container(b"", START + 50)] = {row: (Timestamp(START), ASYNC_DELETE_TYPE)}
     assert figures(expirer(cluster).run_once())["waiting"] == 1
     cluster.objects["/a/b/k"].old = ""
+    assert figures(expirer(cluster).run_once())["deleted"] == 1
+    assert cluster.tasks == []
+
+
+@pytest.mark.parametrize(
+    ("at", "version", "end"),
+    [(10, "", "deleted"), (10, "1600000000.00000", "waiting"), (-10, "", "waiting")],
+)
+@pytest.mark.parametrize("upload", ["", "OTHER"])
+def test_a_replica_that_missed_a_replacement(
+    cluster: Cluster, at: int, version: str, end: str, upload: str
+) -> None:
+    """The newer object has no parts of the upload; but older ones stay where it is a version."""
+    cluster.objects["/a/b+segments/k/ID/1"] = Stored(Timestamp(START))
+    newer = Stored(Timestamp(START + at), None, True, upload, b"[]", "", "ID", version)
+    cluster.objects["/a/b/k"] = newer
+    if not upload:
+        newer.manifest = b"the data of an object"
+    row = task_name(START + 50, "a", "b+segments", "k/ID/1")
+    cluster.queue[task_container(b"", START + 50)] = {row: (Timestamp(START), ASYNC_DELETE_TYPE)}
+    assert figures(expirer(cluster).run_once())[end] == 1
+
+
+@pytest.mark.parametrize("name", ["k/\u65e5/1", "k/a\nb/1", "k/a b/1"])
+def test_segments_that_no_upload_can_have_are_deleted(cluster: Cluster, name: str) -> None:
+    """Clients of Swift's API choose their names; no header could carry some of them."""
+    cluster.objects[f"/a/b+segments/{name}"] = Stored(Timestamp(START))
+    row = task_name(START + 50, "a", "b+segments", name)
+    cluster.queue[task_container(b"", START + 50)] = {row: (Timestamp(START), ASYNC_DELETE_TYPE)}
+    cluster.versions_status = 400
     assert figures(expirer(cluster).run_once())["deleted"] == 1
     assert cluster.tasks == []
 
