@@ -20,6 +20,7 @@ from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.grid_fanout import ask_all
 from proxy.replicas.nodes import NodeQueue
+from proxy.replicas.quorum import Answer
 from proxy.replicas.versions import MADE_OF_ID, NULL, VERSION_ID
 from proxy.wire_headers import WireHeaders
 
@@ -51,7 +52,7 @@ def find_made(
     found = [o.answer for o in outcomes if o.answer.status == 200]
     left = [a for a in found if a.headers.get(VERSION_ID.lower(), NULL) != removed]
     if left:
-        newest = max(left, key=lambda answer: Timestamp(answer.headers.get(_DATA_TIME, "0")))
+        newest = max(left, key=_rank)
         response = answered(newest.status, newest.headers)
         response.headers["Content-Length"] = newest.headers.get("content-length", "0")
         return response
@@ -63,3 +64,9 @@ def find_made(
 
 def _primaries_without(outcomes: Sequence[Outcome], primaries: Sequence[int]) -> int:
     return sum(1 for o in outcomes if o.answer.status == 404 and o.node["id"] in primaries)
+
+
+def _rank(answer: Answer) -> tuple[bool, Timestamp]:
+    """The last one is the newest; but a replica that knows of no versions may have missed some."""
+    headers = answer.headers
+    return VERSION_ID.lower() in headers, Timestamp(headers.get(_DATA_TIME, "0"))

@@ -64,6 +64,14 @@ def test_the_newest_version_is_the_answer(asked: FakeCluster) -> None:
     assert ask(asked).headers["x-backend-version-id"] == NEW
 
 
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_an_answer_of_a_name_with_versions_counts_more(asked: FakeCluster, first: int) -> None:
+    """A replica that missed all versions still has the null version, of the same time."""
+    have(asked, OLD, OLD, OLD)
+    asked.devices[first].read_headers = {"X-Backend-Data-Timestamp": OLD}
+    assert ask(asked).headers["x-backend-version-id"] == OLD
+
+
 def test_a_version_that_was_removed_does_not_count(asked: FakeCluster) -> None:
     have(asked, NEW, "", "")
     assert ask(asked, NEW).status == 404
