@@ -133,9 +133,9 @@ SPARES_LARGE = "martlet.spares_large"
 #: ``bool``. Written by s3api in a HEAD. Read by object_versioning. The version id null means the
 #: null version also if it is not current.
 ANY_NULL = "martlet.any_null"
-#: ``tuple[str, str]``. Written by s3api and the expirer in a HEAD. Read by the app. The id of a
-#: multipart upload, and that of a version that was removed, or "". The HEAD is of another version
-#: that was made of the upload. It need not be current. 404 is certain.
+#: ``tuple[str, str, bool]``. Written by s3api and the expirer in a HEAD. Read by the app. The id of
+#: a multipart upload, that of a version that was removed, or "", and whether a 404 needs all
+#: primaries. The HEAD is of another version that was made of the upload. It need not be current.
 MADE_OF = "martlet.made_of"
 #: ``bool``. Written by s3api in a DELETE. Read by object_versioning. With the version id null, it
 #: leaves another version alone that is current: the answer is 404.

@@ -105,7 +105,7 @@ def made_of(
         pre_authorized=pre_authorized,
     )
     known = removed if removed in ("", NULL) else Timestamp(removed).internal
-    head[MADE_OF] = upload.upload_id, known
+    head[MADE_OF] = upload.upload_id, known, False
     status, headers, chunks = call.send(head)
     close_body(chunks)
     if status == 404:

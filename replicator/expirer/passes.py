@@ -233,7 +233,7 @@ class Expirer:
         if opened.status != 404:
             return 412 if opened.status // 100 == 2 else opened.status
         path = quote_path(f"/v1/{part.account}/{part.bucket}/{part.key}")
-        made_of = {MADE_OF: (part.upload_id, "")}
+        made_of = {MADE_OF: (part.upload_id, "", True)}
         found = self._client.request("HEAD", f"{path}?symlink=get", environ=made_of)
         found.close()
         if found.status // 100 != 2:

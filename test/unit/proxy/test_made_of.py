@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster
-from fake_devices import HANG_UP, Seen
+from fake_cluster import FakeCluster, MakeCluster
+from fake_devices import HANG_UP, SILENT, Seen
 
 from martlet.http.environ import MADE_OF
+from proxy.replicas.gone_uploads import UPLOAD_ID
 
 OBJECT = "/v1/a/c/o"
 OLD, NEW = "1795223541.91251", "1795223550.00000"
@@ -21,8 +23,8 @@ def asked(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def ask(cluster: FakeCluster, removed: str = "") -> Any:
-    return cluster.call("HEAD", OBJECT, **{MADE_OF: ("ID", removed)})
+def ask(cluster: FakeCluster, removed: str = "", needs_all: bool = False) -> Any:
+    return cluster.call("HEAD", OBJECT, **{MADE_OF: ("ID", removed, needs_all)})
 
 
 def have(cluster: FakeCluster, *versions: str) -> None:
@@ -30,8 +32,8 @@ def have(cluster: FakeCluster, *versions: str) -> None:
     assert cluster.call("PUT", OBJECT, b"data").status == 201
     for device, version in zip(cluster.devices, versions, strict=False):
         device.fault = None if version else _absent
-        time = {"X-Backend-Data-Timestamp": version}
-        device.read_headers = {"X-Backend-Version-Id": version, **time} if version else {}
+        found = {"X-Backend-Data-Timestamp": version, UPLOAD_ID: "ID"}
+        device.read_headers = {"X-Backend-Version-Id": version, **found} if version else {}
     cluster.forget()
 
 
@@ -68,7 +70,7 @@ def test_the_newest_version_is_the_answer(asked: FakeCluster) -> None:
 def test_an_answer_of_a_name_with_versions_counts_more(asked: FakeCluster, first: int) -> None:
     """A replica that missed all versions still has the null version, of the same time."""
     have(asked, OLD, OLD, OLD)
-    asked.devices[first].read_headers = {"X-Backend-Data-Timestamp": OLD}
+    asked.devices[first].read_headers = {"X-Backend-Data-Timestamp": OLD, UPLOAD_ID: "ID"}
     assert ask(asked).headers["x-backend-version-id"] == OLD
 
 
@@ -87,5 +89,21 @@ def test_most_primaries_must_know(asked: FakeCluster, fault: Any) -> None:
     """A device that does not answer may have a version; a former release does not know."""
     asked.devices[0].fault = fault
     assert ask(asked).status == 404
+    assert ask(asked, needs_all=True).status == 503
     asked.devices[1].fault = fault
     assert ask(asked).status == 503
+
+
+def test_a_client_does_not_wait_for_a_server_that_hangs(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(node_timeout=60.0, post_quorum_timeout=0.2)
+    cluster.make_container()
+    cluster.devices[0].fault = lambda seen: SILENT if seen.path.endswith("/o") else None
+    began = time.monotonic()
+    assert ask(cluster).status == 404
+    assert time.monotonic() - began < 20, "the device is silent for 30 seconds"
+
+
+def test_a_server_without_versions_has_none_of_another_upload(asked: FakeCluster) -> None:
+    have(asked, OLD, "", "")
+    asked.devices[0].read_headers = {"X-Backend-Data-Timestamp": NEW, UPLOAD_ID: "OTHER"}
+    assert ask(asked, needs_all=True).status == 404

@@ -114,8 +114,10 @@ class Cluster:
             return Response(200, headers, known.manifest)(environ, start_response)
         return Response(self._delete(req, path), headers)(environ, start_response)
 
-    def _made(self, known: Stored | None, upload_id: str, removed: str) -> Response:
-        assert removed == ""
+    def _made(
+        self, known: Stored | None, upload_id: str, removed: str, needs_all: bool
+    ) -> Response:
+        assert (removed, needs_all) == ("", True)
         if self.versions_status != 200:
             return Response(self.versions_status)
         named = {"X-Object-Sysmeta-S3api-Upload-Id": upload_id}
