@@ -38,6 +38,8 @@ def accounts() -> AccountServers:
 @pytest.fixture
 def reporter(server: ContainerServer, accounts: AccountServers) -> Reporter:
     server._client = accounts  # type: ignore[assignment]
-    made = Reporter(ContainerOptions(), server.devices, server.pool, accounts, Ring)  # type: ignore[arg-type]
+    # The slot of a test's container comes at some time of the day.
+    options = ContainerOptions(report_repeat_interval=0.0)
+    made = Reporter(options, server.devices, server.pool, accounts, Ring)  # type: ignore[arg-type]
     server.reporter = made
     return made

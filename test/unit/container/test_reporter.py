@@ -8,7 +8,6 @@ from fake_accounts import ROW, AccountServers, Ring, devices, proxy_headers
 from storage_calls import Caller, stamp
 
 from container.app import ContainerServer
-from container.config import ContainerOptions
 from container.database import ContainerDatabase
 from container.reporter import REPORTED_TOGETHER, Reporter
 from martlet.words.timestamp import Timestamp
@@ -103,7 +102,7 @@ def test_what_was_not_reported_is_found_again(
     call("PUT", C, 1)
     call("PUT", "/d2/5/AUTH_test/c2", 1)
     (swift_dir / "devices" / "d1" / "containers" / "0" / "stray").write_text("")
-    later = Reporter(ContainerOptions(), devices(reporter), reporter._pool, accounts, Ring)  # type: ignore[arg-type]
+    later = Reporter(reporter._options, devices(reporter), reporter._pool, accounts, Ring)  # type: ignore[arg-type]
     later.report_changed()
     assert accounts.take() == []
     later.sweep()
@@ -115,7 +114,7 @@ def test_a_device_is_swept_by_one_process(
     call: Caller, reporter: Reporter, accounts: AccountServers
 ) -> None:
     call("PUT", C, 1)
-    second = Reporter(ContainerOptions(), devices(reporter), reporter._pool, accounts, Ring)  # type: ignore[arg-type]
+    second = Reporter(reporter._options, devices(reporter), reporter._pool, accounts, Ring)  # type: ignore[arg-type]
     reporter.sweep()
     second.sweep()
     second.report_changed()
