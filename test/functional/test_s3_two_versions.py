@@ -37,7 +37,7 @@ def set_versioning(s3: Any, bucket: str, status: str) -> None:
 
 @pytest.fixture
 def bucket(s3: Any) -> str:
-    name = f"shared-{next(_numbers)}-{os.getpid()}"
+    name = f"two-versions-{next(_numbers)}-{os.getpid()}"
     s3.create_bucket(Bucket=name)
     set_versioning(s3, name, "Enabled")
     return name
