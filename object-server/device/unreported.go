@@ -40,8 +40,8 @@ func (d *Device) Unreported() *Unreported {
 // Visit calls visit with the newest records of each partition that count, oldest first:
 // those that not all of its known peers had when the device was opened, at most
 // unreportedMax. It ends with the first error of visit, with that of ctx, or with
-// ErrOut or ErrClosed. A partition that cannot be read is logged and left out: the next
-// process looks at it again.
+// ErrOut or ErrClosed. A partition that fails as a whole is logged and left out: the next
+// process looks at it again. A record that cannot be read is damage, and is not visited.
 func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Record, *format.Metadata) error) error {
 	d := u.device
 	entries, err := d.fs.ReadDir(d.root)
