@@ -39,6 +39,7 @@ from martlet.service.descriptors import connections_max
 from martlet.service.pipeline import create_pipeline
 from martlet.service.reload import (
     CHECK,
+    WORD,
     Estate,
     checked_address,
     execute_anew,
@@ -46,6 +47,7 @@ from martlet.service.reload import (
     inherit,
     start_check,
 )
+from martlet.service.signal_bell import SignalBell
 from martlet.service.worker_processes import (
     GRACE_SECONDS,
     Renewal,
@@ -373,8 +375,8 @@ def _serve_requests(
             eventlet.kill(acceptor, OSError(errno.EBADF, "this worker retires"))
 
     at_retirement(leave)
-    bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    is_told_to_stop = False
+    bell = SignalBell()
+    told: set[int] = set()  # the signals that have come
 
     def await_signals() -> None:
         nonlocal is_reload
@@ -382,11 +384,11 @@ def _serve_requests(
         # to a minute later.
         while True:
             eventlet.hubs.trampoline(bell, read=True)
-            os.eventfd_read(bell)
-            if is_told_to_stop:
+            bell.silence()
+            if told - {WORD}:  # to stop
                 separate_request_lines()
                 break
-            if not is_reload:  # the signal may come more than once
+            if told and not is_reload:  # the signal may come more than once
                 is_reload = True
                 make_way(options.stale_worker_timeout)
         eventlet.spawn_after(GRACE_SECONDS, os._exit, 0)
@@ -395,15 +397,13 @@ def _serve_requests(
         else:
             server.stop()
 
-    def stop(_number: int, _frame: object) -> None:
-        nonlocal is_told_to_stop
-        is_told_to_stop = True
-        os.eventfd_write(bell, 1)
+    def stop(number: int, _frame: object) -> None:
+        told.add(number)
 
     eventlet.spawn_n(await_signals)
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    make_way_when_told(lambda: os.eventfd_write(bell, 1))
+    make_way_when_told(lambda: told.add(WORD))
     say_serving()
     server.run()
 

@@ -21,6 +21,7 @@ from martlet.log import get_logger, separate_request_lines
 from martlet.service.child_process import die_with
 from martlet.service.notify import say_ready
 from martlet.service.reload import WORD, hold_all_signals, take_signals
+from martlet.service.signal_bell import SignalBell
 
 #: Time for a worker to finish its requests after SIGTERM, or when it retires, seconds.
 GRACE_SECONDS = 10.0
@@ -126,8 +127,11 @@ class _Supervisor:
     ) -> None:
         from eventlet.patcher import original
 
-        # Their green versions wake up a hundred times a second.
-        self._wait, self._sleep = original("os").wait, original("time").sleep
+        # Their green versions need a hub, or wake up a hundred times a second.
+        self._wait_now, self._sleep = original("os").waitpid, original("time").sleep
+        self._bell = SignalBell()
+        self._poll = original("select").poll()
+        self._poll.register(self._bell.fileno(), original("select").POLLIN)
         self._work = work
         self._new_work = new_work
         self._parent = os.getpid()
@@ -149,14 +153,24 @@ class _Supervisor:
             self._spawn(place)
         for number in _STOP_SIGNALS:
             signal.signal(number, self._stop)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # it rings the bell
         take_signals()
-        while self._workers or self._old:
-            try:
-                pid, status = self._wait()
-            except ChildProcessError:
-                break
-            self._bury(pid, status)
+        while self._bury_ended() and (self._workers or self._old):
+            self._poll.poll()
+            self._bell.silence()
+        self._bell.remove()
         return 0 if self._is_stopping else 1
+
+    def _bury_ended(self) -> bool:
+        """Act on the children that have ended; return whether there are others."""
+        while True:
+            try:
+                pid, status = self._wait_now(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            self._bury(pid, status)
 
     def _bury(self, pid: int, status: int) -> None:
         if pid == self._check:
@@ -194,10 +208,11 @@ class _Supervisor:
         status = 1
         try:
             die_with(self._parent)
+            self._bell.remove()
             # Only the parent reloads. A signal to all processes of a service must not end a worker.
             for signal_number in (*_RELOAD_SIGNALS, signal.SIGUSR2):
                 signal.signal(signal_number, signal.SIG_IGN)
-            for signal_number in (WORD, *_STOP_SIGNALS):
+            for signal_number in (WORD, signal.SIGCHLD, *_STOP_SIGNALS):
                 signal.signal(signal_number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             take_signals()

@@ -9,12 +9,16 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from late_waits import late_waits
 from sample_service import Service, wait_until
+
+from martlet.service.reload import WORD
 
 Start = Callable[..., Service]
 
@@ -48,6 +52,15 @@ def tell(service: Service, number: signal.Signals) -> None:
 def await_word(service: Service, word: str) -> None:
     """Until each of several new connections is answered by a worker with that conf."""
     wait_until(lambda: {service.get("/word") for _ in range(8)} == {word})
+
+
+def await_end(worker: int) -> None:
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
+
+
+def preload(library: Path) -> str:
+    """Code that gives the library to the program that the process executes next."""
+    return f"os.environ['LD_PRELOAD'] = {str(library)!r}"
 
 
 def begin_put(service: Service) -> http.client.HTTPConnection:
@@ -120,12 +133,61 @@ def test_a_reload_keeps_the_process_and_replaces_the_workers(start: Start) -> No
     new = service.get_pid()
     assert new != old
     assert service.process.poll() is None
-    wait_until(lambda: not Path(f"/proc/{old}").exists())
+    await_end(old)
     os.kill(new, signal.SIGKILL)  # the reloaded process watches over its workers, too
     wait_until(lambda: service.get_pid() != new)
     tell(service, signal.SIGTERM)
     assert service.process.wait(60) == 0
     assert "stopping signal=SIGTERM" in service.log
+
+
+def test_a_worker_that_serves_just_before_its_parent_waits_is_heard(
+    start: Start, tmp_path: Path
+) -> None:
+    service = start(workers=0, at_execution=preload(late_waits(tmp_path, 500)))
+    old = service.get_pid()
+    rewrite(service, "new", workers=0)
+    tell(service, signal.SIGHUP)
+    await_word(service, "new")
+    await_end(old)
+
+
+def test_a_worker_that_is_told_just_before_it_waits_ends(start: Start, tmp_path: Path) -> None:
+    service = start(workers=0, at_execution=preload(late_waits(tmp_path, 500)))
+    old = service.get_pid()
+    with (tmp_path / "sample_app.py").open("a") as app:
+        app.write("import martlet.metrics.of_service as metrics\n")
+        app.write("metrics._GAUGE_SECONDS = 1000.0\n")  # else this would wake the worker up
+    tell(service, signal.SIGHUP)
+    await_end(old)
+    kept = service.connect()  # its end would wake the worker up
+    kept.request("GET", "/")
+    worker = int(kept.getresponse().read())
+    os.kill(worker, WORD)  # as its parent does
+    began = time.monotonic()
+    await_end(worker)
+    assert time.monotonic() - began < 30, "the hub waits for a minute"
+    kept.close()
+
+
+def test_idle_connections_do_not_hold_an_old_worker(start: Start) -> None:
+    service = start(workers=0)
+    more = "keepalive_timeout = 1000\nclient_timeout = 1000\n"
+    rewrite(service, "patient", workers=0, more=more)
+    tell(service, signal.SIGHUP)
+    await_word(service, "patient")
+    old = service.get_pid()
+    idle = [service.connect() for _ in range(3)]
+    idle[1].request("GET", "/")
+    assert int(idle[1].getresponse().read()) == old
+    idle[2].sock.sendall(b"\r\n")  # an empty line may stand before a request
+    rewrite(service, "new", workers=0)
+    tell(service, signal.SIGHUP)
+    await_word(service, "new")
+    await_end(old)
+    for connection in idle:
+        assert connection.sock.recv(1) == b""
+        connection.close()
 
 
 def test_an_old_worker_finishes_its_request(start: Start) -> None:
@@ -153,7 +215,7 @@ def test_an_old_worker_that_is_told_to_stop_leaves_the_socket(start: Start) -> N
     assert {service.get_pid() for _ in range(20)} == {new}
     under_way.send(b"8 bytes.")
     assert under_way.getresponse().status == 201
-    wait_until(lambda: not Path(f"/proc/{old}").exists())
+    await_end(old)
     assert service.get_pid() == new
     assert "worker died" not in service.log
 
@@ -166,7 +228,7 @@ def test_an_old_worker_that_does_not_finish_is_ended(start: Start) -> None:
     worker = service.get_pid()
     endless = begin_put(service)
     tell(service, signal.SIGHUP)
-    wait_until(lambda: not Path(f"/proc/{worker}").exists())
+    await_end(worker)
     endless.close()
     assert service.get("/word") == "limited"
 
