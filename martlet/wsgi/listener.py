@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import socket
+import struct
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +23,9 @@ from martlet.wsgi.tls_door import TlsDoor
 
 #: Pause before another accept if the process has no free descriptor, seconds.
 _RETRY_SECONDS = 0.05
+#: In a reload a connection is closed when it has waited so long for a request, seconds. Clients
+#: that have used one within a second do not look whether it is still open.
+LAST_REQUEST_SECONDS = 2.0
 
 Spawn = Callable[[Callable[[], None]], Any]
 
@@ -68,13 +74,18 @@ class HttpServer:
         self._places = Places(requests_max)
         self._connections_max = connections_max
         self._connections: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}  # the one that has waited longest is first
+        # Since when each one waits for a request; the one that has waited longest is first.
+        self._idle: dict[Connection, float] = {}
         self._ended = threading.Condition()
 
     def run(self) -> None:
         """Accept connections until ``stop``; returns when the last one has ended."""
+        pause = 0.0
         while not self.is_stopping:
             try:
+                if pause:
+                    time.sleep(pause)  # here, too, the end of the accepts may wake this thread up
+                pause = 0.0
                 sock, peer = self._listener.accept()
             except OSError as error:
                 if self.is_stopping:
@@ -84,11 +95,12 @@ class HttpServer:
                         raise
                     continue  # the client has closed the connection already
                 self._close_oldest_idle()
-                time.sleep(_RETRY_SECONDS)
+                pause = _RETRY_SECONDS
                 continue
             self._admit(sock, peer)
         with self._ended:
-            self._ended.wait_for(lambda: not self._connections)
+            while not self._ended.wait_for(lambda: not self._connections, LAST_REQUEST_SECONDS):
+                self._close_idle(LAST_REQUEST_SECONDS)
 
     def stop(self) -> None:
         """Stop accepting, close idle connections, and let the others finish their requests."""
@@ -98,18 +110,15 @@ class HttpServer:
     def retire(self, keeps_idle: bool = False) -> None:
         """As ``stop``, but the listening socket stays open; the caller must wake up ``accept``.
 
-        With ``keeps_idle`` an idle connection may send one more request, and its answer closes the
-        connection. Otherwise a client that has just sent a request would get no answer.
+        With ``keeps_idle`` a connection that has just become idle may send one more request, and
+        its answer closes the connection. Otherwise a client that has just sent a request would get
+        no answer. ``run`` closes it if no request comes within `LAST_REQUEST_SECONDS`.
         """
         self.is_stopping = True
         self._keeps_idle = keeps_idle
         for connection in list(self._connections):
             connection.retire()
-        if keeps_idle:
-            return
-        for connection in list(self._idle):
-            if connection.is_between_requests:
-                _shut_down(connection.sock)
+        self._close_idle(LAST_REQUEST_SECONDS if keeps_idle else 0.0)
 
     def idling(self, connection: Connection) -> AbstractContextManager[None]:
         """A context for the time in which a connection waits for a request."""
@@ -143,6 +152,13 @@ class HttpServer:
                 with self._ended:
                     self._ended.notify_all()
 
+    def _close_idle(self, seconds: float) -> None:
+        """Close the connections that have waited so long for a request, and have got none."""
+        latest = time.monotonic() - seconds
+        for connection, since in list(self._idle.items()):
+            if since <= latest and connection.is_between_requests and not _has_bytes(connection):
+                _shut_down(connection.sock)
+
     def _close_oldest_idle(self) -> None:
         for connection in self._idle:
             del self._idle[connection]
@@ -155,15 +171,24 @@ class _Idling:
 
     __slots__ = ("_connection", "_idle")
 
-    def __init__(self, idle: dict[Connection, None], connection: Connection) -> None:
+    def __init__(self, idle: dict[Connection, float], connection: Connection) -> None:
         self._idle = idle
         self._connection = connection
 
     def __enter__(self) -> None:
-        self._idle[self._connection] = None
+        self._idle[self._connection] = time.monotonic()
 
     def __exit__(self, *error: object) -> None:
         self._idle.pop(self._connection, None)
+
+
+def _has_bytes(connection: Connection) -> bool:
+    """Whether bytes have come that the connection's thread has not read yet."""
+    try:
+        count = fcntl.ioctl(connection.sock.fileno(), termios.FIONREAD, bytes(4))
+    except (OSError, ValueError):  # it has just been closed
+        return False
+    return struct.unpack("i", count) != (0,)
 
 
 def _shut_down(sock: Listener | socket.socket) -> None:

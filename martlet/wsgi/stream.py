@@ -26,7 +26,7 @@ class ClientStream:
     @property
     def is_empty(self) -> bool:
         """Whether no byte of a next request has come."""
-        return not self._buffer
+        return not self._buffer.strip(b"\r\n")  # empty lines may stand before a request
 
     def read_head(self, idle_timeout: float) -> bytes | None:
         """Read the next head, without the empty line at its end.
