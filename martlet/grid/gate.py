@@ -117,6 +117,7 @@ class Gate:
             ("martlet_grid_connections",): len(self.grid.connections),
             ("martlet_grid_refused",): self._refusals.counts.total()
             + self.grid.refusals.counts.total(),
+            ("martlet_grid_protocol_errors",): self.grid.protocol_errors,
         }
 
     def _is_proved(self, environ: Environ) -> bool:

@@ -86,6 +86,11 @@ FAMILIES: dict[str, tuple[str, Sequence[str], str]] = {
         (),
         "Requests and connections without a proof of the secret, since the workers started.",
     ),
+    "martlet_grid_protocol_errors": (
+        "gauge",
+        (),
+        "Connections of the grid that broke a rule of its format, since the workers started.",
+    ),
 }
 
 

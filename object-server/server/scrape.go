@@ -16,8 +16,9 @@ func (s *Server) mayScrape(r *http.Request) bool {
 
 // ownFigures are what this package knows for the metrics.
 func (s *Server) ownFigures() metrics.Figures {
+	grid := s.door.figures()
 	own := metrics.Figures{
-		GridConnections: s.door.figures().Connections, GridRefused: s.door.refused(),
+		GridConnections: grid.Connections, GridRefused: s.door.refused(), GridProtocolErrors: grid.ProtocolErrors,
 		Refused: s.limiter.Refusals(), Damages: map[string]int{},
 	}
 	for _, one := range s.knownDamages() {

@@ -51,6 +51,16 @@ class Servers:
         connection.close()
         return int({**figures, **figures["refused"]}[name])
 
+    def violations(self, kind: str) -> int:
+        """``martlet_grid_protocol_errors`` of ``GET /metrics``."""
+        connection = self.http(kind)
+        connection.request("GET", "/metrics")
+        page = connection.getresponse().read().decode()
+        connection.close()
+        name = "martlet_grid_protocol_errors "
+        (line,) = [line for line in page.splitlines() if line.startswith(name)]
+        return int(float(line.removeprefix(name)))
+
     def http(self, kind: str) -> http.client.HTTPConnection:
         port = self._cluster.storage_port(kind)
         return http.client.HTTPConnection(HOST, port, timeout=60)
@@ -231,6 +241,8 @@ def test_what_breaks_the_rules_is_refused_counted_and_logged(
         return any(word in log for word in words)
 
     await_true(is_logged, "a sentence in the log")
+    if counter == VIOLATED:  # the figures of other workers come every two seconds
+        await_true(lambda: servers.violations(kind) == servers.figure(kind, VIOLATED), "the metric")
     with servers.open(kind) as toy:  # the server goes on
         assert ask(toy, f"{kind}.head", "d1", 0, PATHS[kind], {}, b"")[0] == 404
 

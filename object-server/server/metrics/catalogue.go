@@ -50,6 +50,7 @@ var (
 	refused       = metric{"martlet_ratelimit_refused_total", counter, []string{"device", "method"}, "Requests refused by backend_ratelimit."}
 	gridOpen      = metric{"martlet_grid_connections", gauge, nil, "Open connections of the grid."}
 	gridRefused   = metric{"martlet_grid_refused", gauge, nil, "Requests and connections without a proof of the secret, since the start."}
+	gridErrors    = metric{"martlet_grid_protocol_errors", gauge, nil, "Connections of the grid that broke a rule of its format, since the start."}
 
 	writes         = metric{"martlet_bundle_operations_total", counter, []string{"device", "operation"}, "Acknowledged put, delete and post, and reads."}
 	batches        = metric{"martlet_bundle_batches_total", counter, onDevice, "Groups of writes that were flushed together."}
@@ -72,7 +73,7 @@ var (
 var all = []metric{
 	requestsTotal, requestDuration,
 	buildInfo, ringInfo, ringModified, usable, size, free, inodes, inodesFree, xfsInodeCache, quarantined,
-	passLast, passDuration, passItems, updatesWait, updatesAge, damages, refused, gridOpen, gridRefused,
+	passLast, passDuration, passItems, updatesWait, updatesAge, damages, refused, gridOpen, gridRefused, gridErrors,
 	writes, batches, flushes, written, received, live, garbage, index, reserve, full, refusals, damagesMet, compacted,
 	segmentsFreed, versionsMemory,
 }

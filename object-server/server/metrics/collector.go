@@ -46,6 +46,7 @@ func (c *collector) collectOwn(out chan<- prometheus.Metric) {
 	own := c.source.Own()
 	out <- gridOpen.of(float64(own.GridConnections))
 	out <- gridRefused.of(float64(own.GridRefused))
+	out <- gridErrors.of(float64(own.GridProtocolErrors))
 	for device, byMethod := range own.Refused {
 		for method, count := range byMethod {
 			out <- refused.of(float64(count), device, method)

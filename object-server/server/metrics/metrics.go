@@ -15,9 +15,10 @@ const Path = "/metrics"
 
 // Figures are the facts that the server itself knows.
 type Figures struct {
-	GridConnections, GridRefused int64
-	Refused                      map[string]map[string]int64 // by device and method
-	Damages                      map[string]int              // by device
+	GridConnections, GridRefused, GridProtocolErrors int64
+
+	Refused map[string]map[string]int64 // by device and method
+	Damages map[string]int              // by device
 }
 
 // Source is where a scrape reads.

@@ -89,6 +89,12 @@ def test_requests_without_proof_stay_outside(door: Door) -> None:
     assert door.figures()["refused_http"] == 14
 
 
+def test_violations_are_a_gauge() -> None:
+    gate = Gate(Service(), SECRETS, NO_PLAIN, Handlers({}), Options(name="gate"))
+    gate.grid.protocol_errors = 3
+    assert gate.gauges()["martlet_grid_protocol_errors",] == 3
+
+
 def test_the_refusal_says_what_to_do(door: Door) -> None:
     answer = exchange(door.port, b"GET /d1/7/a HTTP/1.1\r\nHost: h\r\n\r\n")
     sentence = answer.partition(b"\r\n\r\n")[2].decode()
