@@ -38,6 +38,7 @@ from proxy.controllers.resource import Denied, Resource, Route
 from proxy.info_registry import register_info
 from proxy.lookup.info import account_info, container_info
 from proxy.lookup.known import Known
+from proxy.replicas import body_sums
 from proxy.replicas.core import Core
 from ring.errors import RingError
 from ring.ring import RingSet, load_rings
@@ -233,6 +234,8 @@ def app_factory(global_conf: Mapping[str, str], **local_conf: str) -> WSGIApp:
     options = load_options(ProxyOptions, {**shared, **local_conf}, where)
     if options.sorting_method != "shuffle":
         warn_once(f"{where}: sorting_method {options.sorting_method} has no effect here: {RANDOM}")
+    if body_sums.is_slow():
+        warn_once(body_sums.SLOW)
     swift_dir = global_conf.get("swift_dir", "/etc/martlet")
     logger = get_logger("martlet.proxy")
     cluster = ClusterConf.load(swift_dir)

@@ -16,6 +16,16 @@ import google_crc32c
 #: The header that announces or has the sum, and the footer with the CRC32C.
 CHECKSUM = "X-Backend-Body-Checksum"
 CRC32C = "crc32c"
+#: The warning of a proxy whose checksums are slow.
+SLOW = (
+    "google_crc32c runs without its C extension, which makes uploads slow: install a release of "
+    "google-crc32c that has a wheel for this Python and this processor, or build it with libcrc32c"
+)
+
+
+def is_slow() -> bool:
+    """Whether the CRC32C is taken in Python, byte by byte."""
+    return bool(google_crc32c.implementation == "python")
 
 
 class BodySums:

@@ -7,9 +7,10 @@ import dataclasses
 import re
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
-from martlet.conf.options import ConfigError, load_options
+from martlet.conf.options import ConfigError, load_options, warn_once
 from martlet.service.server import ServerOptions
 from proxy.app import app_factory
 from proxy.config import ProxyOptions
@@ -68,6 +69,24 @@ def test_a_policy_without_its_ring_is_named(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"object\.ring\.gz is missing: storage policy 0"):
         app_factory({"swift_dir": str(tmp_path)})
+
+
+@pytest.mark.parametrize(("implementation", "count"), [("c", 0), ("python", 1)])
+def test_slow_checksums_are_a_warning(
+    implementation: str,
+    count: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(google_crc32c, "implementation", implementation)
+    warn_once.cache_clear()
+    for _ in range(2):  # several parts of a service may make the application
+        with pytest.raises(ConfigError):  # there is no cluster here
+            app_factory({"swift_dir": str(tmp_path)})
+    warnings = [record for record in caplog.records if "google_crc32c" in record.message]
+    assert len(warnings) == count
+    assert all("install a release of google-crc32c" in one.message for one in warnings)
 
 
 @pytest.mark.parametrize(
