@@ -174,13 +174,13 @@ fuzz: .go-ok ## Go: every fuzz target in turn (FUZZ_SECONDS=60 each)
 	@$(PYTHON) .ci/fuzz $(FUZZ_SECONDS)
 
 conformance: $(INSTALLED_FOR_TESTS) $(if $(findstring keystone,$(CONFORMANCE_ARGS)),$(KEYSTONE_INSTALLED)) $(OBJECT_SERVER) test-tools ## what others' suites say of us (CONFORMANCE_ARGS="fuzz")
-	MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin PYTHONPATH=test/support $(BIN)/python test/conformance/run.py $(CONFORMANCE_ARGS)
+	MARTLET_KEYSTONE=$(CURDIR)/$(KEYSTONE_VENV)/bin PYTHONPATH=test/support:bench $(BIN)/python test/conformance/run.py $(CONFORMANCE_ARGS)
 
 judge-installed: $(INSTALLED_FOR_TESTS)
-	@PYTHONPATH=test/support $(BIN)/python test/conformance/run.py --install
+	@PYTHONPATH=test/support:bench $(BIN)/python test/conformance/run.py --install
 
 judge: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) ## OpenStack Swift's own suites for both APIs, and requests that make no sense
-	MARTLET_PORTS=22240-26239 PYTHONPATH=test/support $(BIN)/python test/conformance/run.py swift s3 fuzz
+	MARTLET_PORTS=22240-26239 PYTHONPATH=test/support:bench $(BIN)/python test/conformance/run.py swift s3 fuzz
 
 attack: $(INSTALLED_FOR_TESTS) $(OBJECT_SERVER) test-tools ## kills, nonsense and slow clients at once (ATTACK_ARGS="--seconds 60 --seed 7")
 	PYTHONPATH=$(CURDIR):test/support:test/conformance:bench $(BIN)/python test/attack/attack.py $(ATTACK_ARGS)

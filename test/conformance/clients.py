@@ -53,7 +53,7 @@ def outcome(name: str, check: Check, url: str, scratch: Path) -> Result:
     except subprocess.TimeoutExpired as error:
         return Result(f"clients.{name}", "failed", f"{error.cmd} hangs")
     except subprocess.CalledProcessError as error:
-        said = f"{error.stdout or ''}{error.stderr or ''}".strip().splitlines()
+        said = f"{_text(error.stdout)}{_text(error.stderr)}".strip().splitlines()
         return Result(f"clients.{name}", "failed", f"{error.cmd}: {said[-1] if said else ''}")
     except AssertionError as error:
         return Result(f"clients.{name}", "failed", str(error))
@@ -87,15 +87,29 @@ def say(command: list[str], environ: Mapping[str, str], cwd: Path | None = None)
 
     :raises SubprocessError: it fails, or it hangs.
     """
+    return pipe(command, environ, cwd=cwd).decode()
+
+
+def pipe(
+    command: list[str], environ: Mapping[str, str], data: bytes = b"", cwd: Path | None = None
+) -> bytes:
+    """Run a program with ``data`` as its input and return its output, byte for byte.
+
+    :raises SubprocessError: it fails, or it hangs.
+    """
     return subprocess.run(
         command,
         env={**os.environ, **environ},
         cwd=cwd,
         check=True,
+        input=data,
         capture_output=True,
-        text=True,
         timeout=_SECONDS_MAX,
     ).stdout
+
+
+def _text(said: bytes | None) -> str:
+    return (said or b"").decode(errors="replace")
 
 
 def rclone_tasks(environ: Mapping[str, str], scratch: Path) -> tuple[Callable[..., str], str]:

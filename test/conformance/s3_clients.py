@@ -27,8 +27,10 @@ from clients import (
     rclone_tasks,
     say,
 )
+from mc_tasks import run_mc
 from running_cluster import await_true
 from s3_client import KEY, USER, s3_client
+from s3cmd_tasks import run_s3cmd
 from suite import Result
 
 from cluster.ports import HOST, PortPicker
@@ -47,6 +49,8 @@ def run_s3_clients(url: str) -> list[Result]:
         "restic": _restic,
         "s3fs": _s3fs,
         "docker-registry": _registry,
+        "s3cmd": run_s3cmd,
+        "mc": run_mc,
     }
     return [outcome(f"s3-{name}", check, url, scratch / name) for name, check in checks.items()]
 
