@@ -3,7 +3,7 @@
   swift        OpenStack Swift's functional tests, compared with the results of real Swift
   s3           OpenStack Swift's tests of the S3 API, compared with the kept results of this tree
   go-sdks      our own tests with the SDKs of MinIO and Amazon for Go
-  s3-clients   aws-cli, rclone, restic, s3fs, Docker's registry, s3cmd and mc, with their usual tasks
+  s3-clients   aws-cli, rclone, restic, s3fs, Docker's registry, s3cmd, mc: their usual tasks
   s3a          Hadoop's contract tests for S3A, compared with the kept results of this tree
   java-sdk     our own tests with Amazon's SDK for Java (needs Maven and a JDK 17)
   minio-go     minio-go's functional tests, compared with the kept results of this tree

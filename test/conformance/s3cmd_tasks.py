@@ -56,9 +56,9 @@ def run_s3cmd(url: str, scratch: Path) -> None:
         s3cmd("mb", bucket)
         assert bucket in s3cmd("ls")
         tree = _sync_both_ways(s3cmd, bucket, home)
-        _pipe_both_ways([*command], bucket, home)
+        _pipe_both_ways(command, bucket, home)
         _copy_and_change(s3cmd, bucket, tree)
-        _permit(s3cmd, bucket, url)
+        _permit(s3cmd, bucket)
         _list_uploads(s3cmd, bucket, url)
         _set_up_the_bucket(s3cmd, bucket, home)
         s3cmd("del", "--recursive", "--force", bucket)
@@ -129,7 +129,7 @@ def _copy_and_change(s3cmd: S3cmd, bucket: str, tree: Path) -> None:
     assert s3cmd("du", f"{bucket}/copies/").split()[1] == "0"
 
 
-def _permit(s3cmd: S3cmd, bucket: str, url: str) -> None:
+def _permit(s3cmd: S3cmd, bucket: str) -> None:
     """Set the ACLs of an object and of the bucket, and take them back."""
     for place in (f"{bucket}/dir/a.txt", bucket):
         s3cmd("setacl", "--acl-public", place)
@@ -155,8 +155,8 @@ def _set_up_the_bucket(s3cmd: S3cmd, bucket: str, home: Path) -> None:
     """Set, read and remove what a bucket can have."""
     name = bucket.removeprefix("s3://")
     statement = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject"}
-    policy = {"Version": "2012-10-17"}
-    policy |= {"Statement": [{**statement, "Resource": f"arn:aws:s3:::{name}/public/*"}]}
+    statement["Resource"] = f"arn:aws:s3:::{name}/public/*"
+    policy = {"Version": "2012-10-17", "Statement": [statement]}
     for kind, text in (
         ("policy", json.dumps(policy)),
         ("cors", _CORS),
