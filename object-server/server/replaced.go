@@ -14,20 +14,27 @@ const (
 )
 
 // describeReplaced tells whether the write m replaced an object that was a multipart upload. A new object of the same upload
-// has the same parts.
+// has the same parts. The null version of a name with versions is replaced unless it is kept under an id. Another replica may
+// have kept it, so the proxy asks for the word of most.
 func (x *exchange) describeReplaced(m *format.Metadata, previous device.State) {
-	if previous.Existed && previous.Metadata.System[uploadIDName] != m.System[uploadIDName] {
-		x.describeRemoved(previous)
+	if !previous.Existed || !m.VersionID.IsNull() || previous.Kept != nil {
+		return
+	}
+	if id := previous.Metadata.System[uploadIDName]; id != m.System[uploadIDName] {
+		x.describeUpload(id)
 	}
 }
 
 // describeRemoved tells whether the object that is gone was a multipart upload. That of a name with versions may live on as
 // an old version, here or at another replica.
 func (x *exchange) describeRemoved(previous device.State) {
-	if !previous.Existed || previous.Metadata.Versioned {
-		return
+	if previous.Existed && !previous.Metadata.Versioned {
+		x.describeUpload(previous.Metadata.System[uploadIDName])
 	}
-	if id := previous.Metadata.System[uploadIDName]; id != "" {
+}
+
+func (x *exchange) describeUpload(id string) {
+	if id != "" {
 		x.set(replacedUploadHeader, id)
 	}
 }

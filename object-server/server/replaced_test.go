@@ -2,7 +2,8 @@ package server
 
 import "testing"
 
-// A PUT tells that it has replaced an object that was an upload, unless versions may keep it. A DELETE does so, too.
+// A PUT tells that it has replaced an object that was an upload, unless that is kept as a version. A DELETE does so, too, where
+// the name has no versions.
 func TestReplacedUploads(t *testing.T) {
 	f := newVersionsFixture(t)
 	remove := func(status, n int, wantReplaced string) {
@@ -36,9 +37,14 @@ func TestReplacedUploads(t *testing.T) {
 	f.putVersion(11, "version")
 	put(12, "") // the null version is kept
 	put(13, "", uploadIDName, "five")
-	put(14, "") // another replica may have a version between them
+	put(14, "five") // another replica may have a version between them, and keep the object
 	put(15, "", uploadIDName, "six")
-	remove(204, 16, "")
+	put(16, "", uploadIDName, "six")
+	remove(204, 17, "")
+	put(18, "", uploadIDName, "seven")
+	f.send(201, "PUT", "x", 19, versionHeader, moment(19), uploadIDName, "eight")
+	f.send(201, "PUT", "x", 19, versionHeader, moment(19), uploadIDName, "eight")
+	put(20, "") // the null version is kept
 }
 
 func TestACopyTellsTheReplacedUpload(t *testing.T) {

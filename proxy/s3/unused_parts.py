@@ -129,8 +129,10 @@ def _leave_parts(call: Call, account: str, upload: Upload, kept: Collection[int]
     :param kept: the numbers of those to keep; None if the object is gone.
     """
     info = get_container_info(call.base, call.app, account, upload.bucket, SOURCE)
-    if not 200 <= info["status"] < 300 or _may_keep_objects(info):
+    if not 200 <= info["status"] < 300 or _keeps_copies(info):
         return True
+    if kept is not None and info["sysmeta"].get("versions-enabled"):
+        return True  # another version of the upload may list other parts
     spared = {None, *(kept or ())}
     for names in _pages(call, account, upload):
         parts = [name for name in names if _number(upload, name) not in spared]
@@ -139,15 +141,12 @@ def _leave_parts(call: Call, account: str, upload: Upload, kept: Collection[int]
     return True
 
 
-def _may_keep_objects(info: Mapping[str, Any]) -> bool:
-    """Whether an object of the container lives on after it was written over.
+def _keeps_copies(info: Mapping[str, Any]) -> bool:
+    """Whether another container may have a copy of the manifest of an object that is gone.
 
-    It may as a version, or with X-Versions-Location or X-History-Location as a copy of its
-    manifest.
+    It may with X-Versions-Location or X-History-Location.
     """
-    stored = info["sysmeta"]
-    is_kept = stored.get("versions-enabled") or stored.get("versions-location")
-    return bool(is_kept or info.get("versions"))  # the last of old releases
+    return bool(info["sysmeta"].get("versions-location") or info.get("versions"))  # of old releases
 
 
 def _add_tasks(call: Call, account: str, upload: Upload, names: Sequence[str]) -> bool:
