@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote
 from martlet.http.headers import Headers
 from martlet.http.response import Response
 from martlet.words.names import BadNameError, check_text, wsgi_to_str
+from martlet.words.part_numbers import PARTS
 from proxy.middleware.backend_hints import etag_is_at
 from proxy.middleware.subrequest import Answered, read_body
 from proxy.replicas.gone_uploads import UPLOAD_ID
@@ -54,6 +55,7 @@ _CONDITIONS = {
 _NOT_COPIED = {
     ETAG: "",
     UPLOAD_ID: "",
+    PARTS: "",
     "X-Object-Sysmeta-Swift3-Etag": "",
     "X-Object-Sysmeta-Slo-Etag": "",
     "X-Object-Sysmeta-Slo-Size": "",

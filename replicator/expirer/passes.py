@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from martlet.http.environ import MADE_OF
-from martlet.http.headers import Headers
 from martlet.http.internal_client import InternalClient
 from martlet.log import fields, get_logger
 from martlet.recon.cache import write_figures
@@ -24,22 +22,17 @@ from replicator.expirer.queue import Queue, QueueError, Row
 from replicator.expirer.tasks import (
     End,
     Task,
-    UploadPart,
     due_containers,
     end_of,
     gets_no_more_tasks,
     is_due,
-    names_of_manifest,
     parse_task,
     part_of,
     share_of,
 )
+from replicator.expirer.uses import Uses
 from replicator.pace import Pace
 from storage.concurrency import for_each
-
-_UPLOAD_ID = "x-object-sysmeta-s3api-upload-id"
-_VERSION_ID = "x-backend-version-id"  # of a name that has or had versions
-_DATA_TIME = "x-backend-data-timestamp"
 
 #: Tasks that are deleted in parallel before their rows are removed together.
 BATCH = 200
@@ -165,9 +158,10 @@ class Expirer:
     def _expire(self, container: str, batch: list[Task]) -> None:
         """Delete the objects of a batch, then remove the tasks that are done."""
         done: list[str] = []
+        uses = Uses(self._client, (part for task in batch if (part := part_of(task))))
 
         def work(task: Task) -> None:
-            if self._delete(task).is_done:
+            if self._delete(task, uses).is_done:
                 done.append(task.name)
             self._report()
 
@@ -180,11 +174,11 @@ class Expirer:
         if done and not self._queue.remove(container, done, self._now()):
             self._figures.unread += 1
 
-    def _delete(self, task: Task) -> End:
+    def _delete(self, task: Task, uses: Uses) -> End:
         """Delete the object of a task; an error is the end FAILED."""
         delay = self._delays.of(task.account, task.container)
         try:
-            status = self._answer_to(task)
+            status = self._answer_to(task, uses)
             end = end_of(status, task, self._now(), self._options.reclaim_age + delay)
         except Exception:
             self._log.exception("to be repeated %s", fields(task=ascii(task.name)))
@@ -197,14 +191,14 @@ class Expirer:
         setattr(self._figures, end.value, getattr(self._figures, end.value) + 1)
         return end
 
-    def _answer_to(self, task: Task) -> int:
+    def _answer_to(self, task: Task, uses: Uses) -> int:
         """Delete the object of a task; return the status.
 
         First the newest replica is asked, because a replica may have missed a later PUT or POST.
         Its tombstone, of the old time, would win over a write from before that time.
         """
         part = part_of(task)
-        if part is not None and (status := self._status_of_use(part)) != 404:
+        if part is not None and (status := uses.status(part)) != 404:
             return status
         path = quote_path(f"/v1/{task.account}/{task.container}/{task.obj}")
         if not task.is_async:
@@ -220,42 +214,6 @@ class Expirer:
         response.close()
         return response.status
 
-    def _status_of_use(self, part: UploadPart) -> int:
-        """412 if an object of the upload is there and needs the part, 404 if not; 5xx: unknown.
-
-        A completion that was sent twice may have made several versions, or may have brought the
-        object back after it was replaced, or may have listed other parts. Or the object is about to
-        be deleted. An upload that is open needs the part, too.
-        """
-        begun = quote_path(f"/v1/{part.account}{part.path.rpartition('/')[0]}")
-        opened = self._client.request("HEAD", begun, {"X-Newest": "true"})
-        opened.close()
-        if opened.status != 404:
-            return 412 if opened.status // 100 == 2 else opened.status
-        path = quote_path(f"/v1/{part.account}/{part.bucket}/{part.key}")
-        made_of = {MADE_OF: (part.upload_id, "", True)}
-        found = self._client.request("HEAD", f"{path}?symlink=get", environ=made_of)
-        found.close()
-        if found.status // 100 != 2:
-            return found.status
-        if found.headers.get(_UPLOAD_ID) != part.upload_id:  # a server without versions answers
-            return 404
-        if _VERSION_ID in found.headers:  # there may be several, of which any may list the part
-            return 412
-        asked = f"{path}?multipart-manifest=get&symlink=get"
-        manifest = self._client.request("GET", asked, {"X-Newest": "true"})
-        if manifest.status // 100 != 2:
-            manifest.close()
-            return manifest.status
-        if manifest.headers.get(_UPLOAD_ID) != part.upload_id:
-            manifest.close()  # unread: it may be large
-            return 404 if _has_replaced(manifest.headers, found.headers) else 412
-        try:
-            is_used = part.path in names_of_manifest(manifest.body())
-        except ValueError:  # it may be encrypted
-            is_used = True
-        return 412 if is_used else 404
-
     def _report(self) -> None:
         now = time.monotonic()
         if now - self._reported >= self._options.report_interval:
@@ -269,12 +227,3 @@ class Expirer:
         done = figures.deleted + figures.gone + figures.given_up
         report = {"object_expiration_pass": figures.seconds, "expired_last_pass": done}
         write_figures(self._options.recon_cache_path, "object", report)
-
-
-def _has_replaced(newest: Headers, made: Headers) -> bool:
-    """Whether the newest object has replaced one of an upload, which some replica still has.
-
-    Where the name has versions, the older one may be kept. The newest replica may not answer now.
-    """
-    times = [Timestamp(headers.get(_DATA_TIME, "0")) for headers in (newest, made)]
-    return _VERSION_ID not in newest and times[0] > times[1]

@@ -62,6 +62,11 @@ class UploadPart(NamedTuple):
     key: str
     upload_id: str
 
+    @property
+    def upload_path(self) -> str:
+        """Of the object that began the upload, with the account."""
+        return f"/{self.account}{self.path.rpartition('/')[0]}"
+
 
 def part_of(task: Task) -> UploadPart | None:
     """The part that the object of an asynchronous task is, by its name; None if it is none."""

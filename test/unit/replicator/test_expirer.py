@@ -19,8 +19,9 @@ from martlet.http.internal_client import InternalClient
 from martlet.http.request import Request
 from martlet.http.response import Response
 from martlet.words.expiring import ASYNC_DELETE_TYPE, task_container, task_name
+from martlet.words.part_numbers import PARTS
 from martlet.words.timestamp import Timestamp
-from replicator.expirer import passes
+from replicator.expirer import passes, uses
 from replicator.expirer.options import Delays, ExpirerOptions
 from replicator.expirer.passes import Expirer, Figures
 from replicator.expirer.queue import Queue, QueueError
@@ -45,6 +46,7 @@ class Stored:
     old: str = ""  # the same of a version that is not current
     missed: str = ""  # the same of an object that a replica still has, which missed this one
     version: str = ""
+    listed: str = ""  # the numbers of its parts
 
 
 @dataclass
@@ -110,6 +112,8 @@ class Cluster:
             headers["X-Backend-Data-Timestamp"] = known.time.normal
             if known.version:
                 headers["X-Backend-Version-Id"] = known.version
+            if known.listed:
+                headers[PARTS] = known.listed
             assert req.params["multipart-manifest"] == "get"
             return Response(200, headers, known.manifest)(environ, start_response)
         return Response(self._delete(req, path), headers)(environ, start_response)
@@ -215,11 +219,15 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expirer(
-    cluster: Cluster, now: float = 100, delays: Delays | None = None, **options: Any
+    cluster: Cluster,
+    now: float = 100,
+    delays: Delays | None = None,
+    page_rows: int = 3,
+    **options: Any,
 ) -> Expirer:
     cluster.now = now
     client = InternalClient(cluster, "test", 1, lambda seconds: None)
-    queue = Queue(ACCOUNT, client, cluster, cluster, 3)  # type: ignore[arg-type]
+    queue = Queue(ACCOUNT, client, cluster, cluster, page_rows)  # type: ignore[arg-type]
     options = {"tasks_per_second": 0.0, "recon_cache_path": "/nowhere/at/all", **options}
     return Expirer(
         ExpirerOptions(**options),
@@ -331,6 +339,57 @@ def test_parts_that_their_object_needs_stay(cluster: Cluster, upload: str, kept:
         del cluster.objects["/a/b/the/key"]
         assert figures(expirer(cluster).run_once())["deleted"] == 3
     assert cluster.tasks == []
+
+
+def add_parts(cluster: Cluster, upload: str, count: int) -> None:
+    """Tasks for parts of the upload of an object with the same name."""
+    rows = cluster.queue.setdefault(task_container(b"", START + 50), {})
+    for number in range(1, count + 1):
+        cluster.objects[f"/a/b+segments/{upload}/ID/{number}"] = Stored(Timestamp(START))
+        row = task_name(START + 50, "a", "b+segments", f"{upload}/ID/{number}")
+        rows[row] = Timestamp(START), ASYNC_DELETE_TYPE
+
+
+def test_each_upload_is_asked_about_once_in_a_batch(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "BATCH", 200)
+    for upload in ("free", "used"):
+        add_parts(cluster, upload, 20)
+    listed = [{"name": f"/b+segments/used/ID/{number}"} for number in range(1, 11)]
+    manifest = json.dumps(listed).encode()
+    cluster.objects["/a/b/used"] = Stored(Timestamp(START), None, True, "ID", manifest)
+    found = figures(expirer(cluster, page_rows=1000).run_once())
+    assert (found["deleted"], found["waiting"]) == (30, 10)
+    for upload in ("free", "used"):
+        assert cluster.requests.count(("HEAD", f"/a/b+segments/{upload}/ID")) == 1
+        assert cluster.requests.count(("HEAD", f"/a/b/{upload}")) == 1
+    assert cluster.requests.count(("GET", "/a/b/used")) == 1
+    del cluster.objects["/a/b/used"]
+    cluster.requests.clear()
+    assert (
+        figures(expirer(cluster, page_rows=1000).run_once())["deleted"] == 10
+    )  # another batch asks again
+    assert cluster.requests.count(("HEAD", "/a/b/used")) == 1
+
+
+def test_an_answer_about_an_upload_gets_old(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "BATCH", 200)
+    monkeypatch.setattr(uses, "ANSWER_SECONDS_MAX", -1.0)
+    add_parts(cluster, "k", 5)
+    assert figures(expirer(cluster, page_rows=1000).run_once())["deleted"] == 5
+    assert cluster.requests.count(("HEAD", "/a/b/k")) == 5
+
+
+@pytest.mark.parametrize("listed", ["1-2,4", "", "nonsense"])
+def test_the_listed_numbers_tell_which_parts_stay(cluster: Cluster, listed: str) -> None:
+    """The manifest may be encrypted."""
+    add_parts(cluster, "k", 4)
+    cluster.objects["/a/b/k"] = Stored(Timestamp(START), None, True, "ID", b"\x00", listed=listed)
+    found = figures(expirer(cluster).run_once())
+    assert (found.get("deleted", 0), found["waiting"]) == ((1, 3) if "-" in listed else (0, 4))
 
 
 @pytest.mark.parametrize("manifest", [b"", b"{}", b"7", b"[7]", b'["name"]', b"\x00\xff"])
