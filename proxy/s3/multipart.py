@@ -13,9 +13,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from martlet.http.environ import SLO_MANIFEST_HOOK
+from martlet.http.environ import SLO_MANIFEST_HOOK, Environ
 from martlet.http.headers import Headers
 from martlet.http.response import Response
+from martlet.words.part_numbers import PARTS, text_of_numbers
 from proxy.middleware.large_objects.row_etag import OVERRIDE_ETAG
 from proxy.middleware.subrequest import Answered, read_body
 from proxy.replicas.gone_uploads import UPLOAD_ID
@@ -46,6 +47,7 @@ from proxy.s3.object_headers import (
 from proxy.s3.object_lock import lock_of_object, lock_parts
 from proxy.s3.object_writes import store
 from proxy.s3.objects import facts_of
+from proxy.s3.one_version import OneVersion, Repeated
 from proxy.s3.rekeyed_copy import keys_of_copy, rewrite
 from proxy.s3.tagging import tagging_header
 from proxy.s3.unused_parts import drop_unlisted_parts
@@ -155,7 +157,7 @@ def copy_part(call: Call) -> Response:
     key, keys = key_of_part(call, upload.headers), keys_of_copy(call, found)
     headers = {**source.headers(call), "x-fresh-metadata": "true"}
     # What is true of the source as it is stored is not true of the part.
-    for name in (ETAG, UPLOAD_ID, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
+    for name in (ETAG, UPLOAD_ID, PARTS, "X-Object-Sysmeta-Slo-Etag", "X-Object-Sysmeta-Slo-Size",
                  OVERRIDE_ETAG, OBJECT_ACL):  # fmt: skip
         headers[name] = ""
     stated = call.headers.get("x-amz-copy-source-range")
@@ -212,10 +214,13 @@ def complete_upload(call: Call) -> Response:
             raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
         return _completed_before(call, upload, etag)
     headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
+    numbers = text_of_numbers(number for number, _ in parts)
+    if numbers:
+        headers[PARTS] = numbers
     headers |= _lock_of(call, upload)
     try:
         answer = _put_manifest(call, upload, parts, headers, checks)
-    except _Repeated as repeated:
+    except Repeated as repeated:
         call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
         return _completed_before(call, repeated.made, etag)
     closed = call.ask("DELETE", upload.container, upload.name, allowed=(404, 409))
@@ -227,14 +232,6 @@ def complete_upload(call: Call) -> Response:
     if version:
         shown["x-amz-version-id"] = version
     return _completed(call, etag, shown, checks.stored)
-
-
-class _Repeated(Exception):
-    """Another request has completed the upload with the same parts."""
-
-    def __init__(self, made: Upload) -> None:
-        super().__init__()
-        self.made = made
 
 
 def _completed_before(call: Call, made: Upload, etag: str) -> Response:
@@ -320,7 +317,35 @@ def _put_manifest(
     """Store the manifest.
 
     :raises S3Error: a part is missing, another one, or too small; or it cannot be stored.
-    :raises _Repeated: where the bucket has or had versions, a second one would share the parts.
+    :raises Repeated: where the bucket has or had versions, a second one would share the parts.
+    """
+    one = OneVersion(call, upload, headers)
+    while True:
+        environ, answer = _send_manifest(call, upload, parts, headers, checks, one)
+        if not one.shall_repeat(environ, answer.status):
+            break
+    check_done(answer, headers)
+    if answer.is_success:
+        return answer
+    if checks.failure is not None:
+        raise checks.failure
+    if answer.status == 400:
+        raise _refused_parts(upload, answer, {str(number): md5 for number, md5 in parts})
+    raise call.refusal(answer, "PUT", call.bucket, call.key)
+
+
+def _send_manifest(
+    call: Call,
+    upload: Upload,
+    parts: list[tuple[int, str]],
+    headers: Mapping[str, str],
+    checks: WholeChecksum,
+    one: OneVersion,
+) -> tuple[Environ, Answered]:
+    """The request that stores the manifest, and its answer.
+
+    :raises S3Error: a part is too small, say.
+    :raises Repeated: see `_put_manifest`.
     """
     manifest = [
         {"path": f"/{upload.container}/{upload.part(number)}", "etag": md5} for number, md5 in parts
@@ -340,37 +365,14 @@ def _put_manifest(
         small = [(str(e["name"]), _TOO_SMALL) for e in entries[:-1] if e["bytes"] < least]
         problems = small or checks.take(environ, entries)
         if not problems:
-            _refuse_repetition(call, upload, headers[ETAG])
+            one.prepare(environ)
         if not problems and lock:
             lock_parts(call, [(upload.container, upload.part(n)) for n, _ in parts], lock)
         return problems
 
     environ[SLO_MANIFEST_HOOK] = check
     status, answer_headers, chunks = call.send(environ)
-    answer = Answered(status, answer_headers, read_body(chunks))
-    check_done(answer, headers)
-    if answer.is_success:
-        return answer
-    if checks.failure is not None:
-        raise checks.failure
-    if status == 400:
-        raise _refused_parts(upload, answer, {str(number): md5 for number, md5 in parts})
-    raise call.refusal(answer, "PUT", call.bucket, call.key)
-
-
-def _refuse_repetition(call: Call, upload: Upload, etag: str) -> None:
-    """
-    :raises _Repeated: a version with the ETag was made of the upload. Where there are no versions,
-        a second object replaces the first.
-    """
-    if not call.is_versioned(call.bucket):
-        return
-    try:
-        made = made_of(call, upload)
-    except S3Error:
-        return  # two versions do less harm than none
-    if made is not None and made.get(ETAG) == etag:
-        raise _Repeated(upload._replace(headers=made, is_completed=True))
+    return environ, Answered(status, answer_headers, read_body(chunks))
 
 
 def _refused_parts(upload: Upload, answer: Answered, md5s: Mapping[str, str]) -> S3Error:

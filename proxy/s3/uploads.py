@@ -17,7 +17,6 @@ from martlet.http.environ import MADE_OF
 from martlet.http.headers import Headers
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import Answered, close_body
-from proxy.replicas.gone_uploads import UPLOAD_ID
 from proxy.replicas.versions import NULL
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call
@@ -112,8 +111,7 @@ def made_of(
         return None
     if status // 100 != 2:
         raise call.refusal(Answered(status, headers, b""), "HEAD", upload.bucket, upload.key)
-    # A server without versions answers with what is current.
-    return headers if headers.get(UPLOAD_ID) == upload.upload_id else None
+    return headers
 
 
 def completed_etag(upload: Upload) -> str:

@@ -11,7 +11,7 @@ from botocore.credentials import Credentials
 from storage_app import StorageApp
 
 from martlet.http.call import call_app
-from martlet.http.environ import Environ
+from martlet.http.environ import MADE_OF, Environ
 from martlet.http.request import Request
 from martlet.http.response import Response
 from proxy.middleware.auth.tempauth import Tempauth, TempauthOptions
@@ -71,7 +71,7 @@ class Cluster:
 
     def _answer(self, environ: Environ) -> Response:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        if path in self.missing:
+        if path in self.missing or MADE_OF in environ:
             return Response(404)
         if path.startswith(MAP):
             return Response(200, {"X-Object-Sysmeta-S3Api-Account": "AUTH_blue"})

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completions of one upload at the same moment: one of them makes a version, the others name it.
+
+Where a bucket has or had versions, the write of the object depends on what is current. First that
+is read, then the versions are looked through for one of the upload. So if another completion has
+made one before, it is found. If another makes one after, the write is refused, and all of this is
+done again.
+
+Such a write needs the first replica of the object, and too few of the others may take it where
+other writes come between. Then it is sent again without the condition, at the same time: that is
+the same version. If the replicas do not agree for long, the object is written without a condition,
+too: two versions do less harm than none. They share the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from martlet.http.environ import Environ
+from martlet.http.headers import environ_key
+from martlet.words.timestamp import Timestamp
+from proxy.headers import IF_TIMESTAMP
+from proxy.middleware.subrequest import ask_app
+from proxy.s3.call import Call
+from proxy.s3.conditions import is_conditional
+from proxy.s3.object_headers import ETAG
+from proxy.s3.uploads import Upload, made_of
+from proxy.s3.wire.errors import S3Error
+
+#: Writes with a condition before one without. Other clients may write the key all the time.
+_CONDITIONAL_TRIES = 4
+_REFUSED = (202, 409, 412)
+_DATA_TIME = "x-backend-data-timestamp"
+
+
+class Repeated(Exception):
+    """Another request has completed the upload with the same parts."""
+
+    def __init__(self, made: Upload) -> None:
+        super().__init__()
+        self.made = made
+
+
+class OneVersion:
+    """The condition under which the object of an upload is written, for all tries of a request."""
+
+    def __init__(self, call: Call, upload: Upload, headers: Mapping[str, str]) -> None:
+        """Nothing is read yet.
+
+        :param headers: of the object, with those of the client's own condition.
+        """
+        self._call = call
+        self._upload = upload
+        self._etag = headers[ETAG]
+        self._is_stated = is_conditional(headers)
+        self._tries_left = 0 if self._is_stated else _CONDITIONAL_TRIES
+        self._depends = False
+        self._sent_at = ""  # the time of a write that some replicas may have taken
+
+    def prepare(self, environ: Environ) -> None:
+        """Put the condition into the request that writes the object, right before it is sent.
+
+        :raises Repeated: a version with the ETag was made of the upload.
+        """
+        self._depends = False
+        if not self._call.is_versioned(self._call.bucket):
+            return
+        condition = self._condition() if self._tries_left else {}
+        self._look()
+        if self._sent_at:
+            environ["HTTP_X_TIMESTAMP"] = self._sent_at
+        environ.update(condition)
+        self._depends = bool(condition)
+
+    def shall_repeat(self, environ: Environ, status: int) -> bool:
+        """Whether the write is to be tried again, as only its condition was refused.
+
+        :param environ: of the write, after its answer with this status.
+        :raises Repeated: the client's own condition was refused, and a version was made.
+        """
+        if self._is_stated and status in _REFUSED:
+            if self._call.is_versioned(self._call.bucket):
+                self._look()
+            return False
+        if not self._depends or status not in (*_REFUSED, 503):
+            return False
+        self._tries_left -= 1
+        if status == 503:
+            self._tries_left = 0
+            self._sent_at = environ.get("HTTP_X_TIMESTAMP", "")
+        return True
+
+    def _condition(self) -> dict[str, str]:
+        """The keys of the environ that make a write depend on what is current."""
+        call, query = self._call, {"symlink": "get"}
+        head = call.request("HEAD", call.bucket, call.key, query=query,
+                            headers={"x-newest": "true"}, pre_authorized=True)  # fmt: skip
+        found = ask_app(call.app, head)
+        if found.status == 404:
+            return {"HTTP_IF_NONE_MATCH": "*"}
+        since = found.headers.get(_DATA_TIME) if found.is_success else None
+        return {} if since is None else {environ_key(IF_TIMESTAMP): since}
+
+    def _look(self) -> None:
+        """:raises Repeated: another request has made a version with the ETag."""
+        try:
+            made = made_of(self._call, self._upload)
+        except S3Error:
+            return  # two versions do less harm than none
+        if made is None or made.get(ETAG) != self._etag:
+            return
+        if self._sent_at and Timestamp(made.get(_DATA_TIME, "0")) == Timestamp(self._sent_at):
+            return  # too few replicas have it
+        raise Repeated(self._upload._replace(headers=made, is_completed=True))

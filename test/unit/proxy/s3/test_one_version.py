@@ -1,0 +1,165 @@
+"""The condition of completions: one version of an upload, and no completion that cannot end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from martlet.http.environ import MADE_OF, Environ
+from martlet.http.headers import Headers
+from martlet.http.response import Response
+from proxy.headers import IF_TIMESTAMP
+from proxy.replicas.gone_uploads import UPLOAD_ID
+from proxy.s3 import one_version
+from proxy.s3.object_headers import ETAG
+from proxy.s3.one_version import OneVersion, Repeated
+from proxy.s3.uploads import Upload
+from proxy.s3.wire.errors import S3Error
+
+CURRENT, OWN = "1795223541.91251", "1795223550.00000"
+_IF_TIMESTAMP, _IF_NONE = "HTTP_X_BACKEND_IF_TIMESTAMP", "HTTP_IF_NONE_MATCH"
+
+
+class Storage:
+    """The answers to the questions about an object, in place of a call and its pipeline."""
+
+    bucket, key = "b", "k"
+
+    def __init__(self) -> None:
+        self.current = CURRENT  # empty: there is none
+        self.made = ""  # the time of the version of the upload
+        self.fault = 0
+        self.has_versions = True
+        self.asked: list[str] = []
+
+    def is_versioned(self, bucket: str) -> bool:
+        assert bucket == "b"
+        return self.has_versions
+
+    def request(self, method: str, bucket: str, key: str, **_: Any) -> Environ:
+        return {"REQUEST_METHOD": method, "PATH_INFO": f"/v1/a/{bucket}/{key}"}
+
+    def send(self, environ: Environ) -> tuple[int, Headers, list[bytes]]:
+        assert MADE_OF in environ
+        self.asked.append("made")
+        if self.fault:
+            return self.fault, Headers(), []
+        if not self.made:
+            return 404, Headers(), []
+        return 200, Headers({"X-Backend-Data-Timestamp": self.made, ETAG: "e", UPLOAD_ID: "ID"}), []
+
+    def app(self, environ: Environ, start_response: Any) -> Any:
+        self.asked.append("current")
+        if self.fault:
+            return Response(self.fault)(environ, start_response)
+        if not self.current:
+            return Response(404)(environ, start_response)
+        found = {"X-Backend-Data-Timestamp": self.current}
+        return Response(200, found)(environ, start_response)
+
+    def refusal(self, *_: Any) -> S3Error:
+        return S3Error("ServiceUnavailable")
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return Storage()
+
+
+def one_of(storage: Storage, **headers: str) -> OneVersion:
+    upload = Upload("b", "k", "ID", Headers())
+    stated = {name.replace("_", "-"): value for name, value in headers.items()}
+    return OneVersion(storage, upload, {ETAG: "e", **stated})  # type: ignore[arg-type]
+
+
+def prepared(one: OneVersion) -> Environ:
+    environ: Environ = {}
+    one.prepare(environ)
+    return environ
+
+
+def test_the_write_depends_on_what_was_current_before_the_question(storage: Storage) -> None:
+    """A version that is made between the two is found, one that is made later refuses it."""
+    assert prepared(one_of(storage)) == {_IF_TIMESTAMP: CURRENT}
+    assert storage.asked == ["current", "made"]
+    assert IF_TIMESTAMP.lower() == "x-backend-if-timestamp"
+    storage.current = ""
+    assert prepared(one_of(storage)) == {_IF_NONE: "*"}
+
+
+def test_where_there_are_no_versions_nothing_is_asked(storage: Storage) -> None:
+    storage.has_versions = False
+    one = one_of(storage)
+    environ = prepared(one)
+    assert (environ, storage.asked) == ({}, [])
+    assert not one.shall_repeat(environ, 412)
+
+
+@pytest.mark.parametrize("status", [202, 409, 412])
+def test_a_write_that_lost_finds_the_version(storage: Storage, status: int) -> None:
+    one = one_of(storage)
+    environ = prepared(one)
+    assert one.shall_repeat(environ, status)
+    storage.made = OWN
+    with pytest.raises(Repeated) as repeated:
+        prepared(one)
+    assert repeated.value.made.is_completed
+    assert repeated.value.made.headers[ETAG] == "e"
+
+
+@pytest.mark.parametrize("status", [201, 400, 403, 404, 422, 500])
+def test_other_answers_are_final(storage: Storage, status: int) -> None:
+    one = one_of(storage)
+    assert not one.shall_repeat(prepared(one), status)
+
+
+def test_without_the_first_replica_there_is_no_condition(storage: Storage) -> None:
+    one = one_of(storage)
+    assert one.shall_repeat(prepared(one), 503)
+    environ = prepared(one)
+    assert environ == {}
+    for status in (503, 412):
+        assert not one.shall_repeat(environ, status)
+
+
+def test_a_key_that_others_write_all_the_time(storage: Storage) -> None:
+    one = one_of(storage)
+    for _ in range(one_version._CONDITIONAL_TRIES):
+        environ = prepared(one)
+        assert _IF_TIMESTAMP in environ
+        assert one.shall_repeat(environ, 412)
+    assert prepared(one) == {}
+
+
+def test_an_own_version_at_too_few_replicas_is_written_again(storage: Storage) -> None:
+    """At the same time, so that it stays one version; unless another request has made one."""
+    one = one_of(storage)
+    environ = prepared(one)
+    environ["HTTP_X_TIMESTAMP"] = OWN
+    assert one.shall_repeat(environ, 503)
+    for made in ("", OWN):
+        storage.made = made
+        assert prepared(one) == {"HTTP_X_TIMESTAMP": OWN}
+    storage.made = "1795223560.00000"
+    with pytest.raises(Repeated):
+        prepared(one)
+
+
+def test_the_client_s_condition_is_the_only_one(storage: Storage) -> None:
+    one = one_of(storage, if_none_match="*")
+    environ = prepared(one)
+    assert (environ, storage.asked) == ({}, ["made"])
+    assert not one.shall_repeat(environ, 412)
+    storage.made = OWN
+    with pytest.raises(Repeated):
+        one.shall_repeat(environ, 412)
+    assert not one.shall_repeat(environ, 201)
+
+
+def test_servers_that_do_not_answer_refuse_nothing(storage: Storage) -> None:
+    storage.fault = 503
+    one = one_of(storage)
+    environ = prepared(one)
+    assert environ == {}
+    assert not one.shall_repeat(environ, 503)
