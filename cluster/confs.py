@@ -79,7 +79,7 @@ def usable_processors() -> int:
 
 def _all_confs(home: Home, layout: Layout, workers: int) -> Iterator[tuple[Path, Sections]]:
     yield home.etc / "proxy-server.conf", _proxy_conf(home, layout, workers)
-    yield home.etc / "container-reconciler.conf", _reconciler_conf(home)
+    yield home.etc / "container-reconciler.conf", _reconciler_conf(home, layout)
     yield home.etc / "internal-client.conf", _internal_client_conf(home)
     for node in layout.nodes:
         etc = home.node_etc(layout, node)
@@ -142,11 +142,11 @@ def _proxy_conf(home: Home, layout: Layout, workers: int) -> Sections:
     }
 
 
-def _reconciler_conf(home: Home) -> Sections:
+def _reconciler_conf(home: Home, layout: Layout) -> Sections:
     """The conf of the reconciler, which `martlet up` does not run: it is for split networks."""
     return {
         "DEFAULT": {"swift_dir": home.etc},
-        "container-reconciler": {},
+        "container-reconciler": {"recon_cache_path": _figures_of(home, layout.nodes[0])},
         "pipeline:main": {"pipeline": "catch_errors proxy-server"},
         "filter:catch_errors": {"use": "egg:martlet#catch_errors"},
         "app:proxy-server": {"use": "egg:martlet#proxy"},
@@ -165,9 +165,13 @@ def _internal_client_conf(home: Home) -> Sections:
     }
 
 
+def _figures_of(home: Home, node: StorageNode) -> Path:
+    return home.run / f"recon-{node.name}"
+
+
 def _storage_conf(home: Home, layout: Layout, node: StorageNode, kind: str) -> Sections:
     own_proxy = {"internal_client_conf_path": home.etc / "internal-client.conf"}
-    figures = {"recon_cache_path": home.run / f"recon-{node.name}"}
+    figures = {"recon_cache_path": _figures_of(home, node)}
     more: Sections = {
         "object-expirer": {
             "processes": len(layout.nodes),  # each node does a part of the work

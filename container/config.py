@@ -90,6 +90,7 @@ class ReconcilerOptions:
     concurrency: int = option(1, "Entries processed in parallel")
     processes: int = option(0, "Reconcilers that share the queue; 0: only this one")
     process: int = option(0, "Number of this reconciler among them, from 0")
+    recon_cache_path: str = option("/var/cache/martlet", "Directory for figures, for recon")
     conn_timeout: float = option(0.5, "Longest wait for a connection to a container server", "s")
     node_timeout: float = option(10.0, "Longest wait for a container server's answer", "s")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from martlet.http.backend_client import BackendClient, BackendError, BackendExch
 from martlet.log import get_logger
 from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
-from ring.ring import Ring
+from ring.ring import Node, Ring
 
 #: How long the policy of a container is cached, seconds.
 POLICY_SECONDS = 30.0
@@ -29,9 +29,18 @@ _CACHED_MAX = 10_000
 _ROWS_AT_ONCE = 500
 
 
+class Unanswered(Failed):
+    """Too few replicas of a container answer; ``replicas`` are the others."""
+
+    def __init__(self, replicas: Sequence[str]) -> None:
+        super().__init__(f"no answer from {' '.join(replicas)}")
+        self.replicas = tuple(replicas)
+
+
 class Answered(NamedTuple):
     """The answer of a replica."""
 
+    replica: str
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -55,14 +64,17 @@ class QueueServers:
         self._log = get_logger("martlet.container.reconciler")
 
     def policy_of(self, account: str, container: str) -> int | None:
-        """The policy of a container; None if too few replicas answer, or none knows it."""
+        """The policy of a container; None if it is not known.
+
+        :raises Unanswered: too few replicas answer.
+        """
         key = account, container
         until, policy = self._policies.get(key, (0.0, 0))
         if time.monotonic() < until:
             return policy
-        claims, count = self._claims(account, container)
-        if len(claims) * 2 <= count:
-            return None
+        claims, silent = self._claims(account, container)
+        if len(claims) <= len(silent):
+            raise Unanswered(silent)
         found = winning_policy(claims)
         if found is not None:
             if len(self._policies) >= _CACHED_MAX:
@@ -71,18 +83,24 @@ class QueueServers:
         return found
 
     def is_agreed(self, account: str, container: str, policy: int, *, by_most: bool) -> bool:
-        """Whether replicas of a container answer now, and none of these has another policy.
+        """Whether none of the replicas of a container that answer now has another policy.
 
         :param by_most: more than half of them must answer, else all.
+        :raises Unanswered: fewer do.
         """
-        claims, count = self._claims(account, container)
+        claims, silent = self._claims(account, container)
         policies = {claim.policy_index for claim in claims if not claim.is_blank}
-        is_enough = len(claims) == count or (by_most and len(claims) * 2 > count)
-        return is_enough and policies == {policy}
+        if policies <= {policy} and silent and not (by_most and len(claims) > len(silent)):
+            raise Unanswered(silent)
+        return policies == {policy}
 
-    def _claims(self, account: str, container: str) -> tuple[list[Claim], int]:
-        """The claims of the replicas that answer, and the number of all replicas."""
+    def _claims(self, account: str, container: str) -> tuple[list[Claim], list[str]]:
+        """The claims of the replicas that answer, and the other replicas.
+
+        An answer that cannot be read stands for none at all.
+        """
         _, nodes = self._ring.get_nodes(account, container)
+        silent = [_replica(node) for node in nodes]
         claims = []
         for answer in self._ask("HEAD", account, container, "", {}):
             if answer.status // 100 != 2 and answer.status != 404:
@@ -91,8 +109,9 @@ class QueueServers:
                 claims.append(claim_of(answer.headers))
             except ValueError as error:
                 self._log.error("policy not known path=/%s/%s reason=%s", account, container, error)
-                return [], len(nodes)
-        return claims, len(nodes)
+                return [], [answer.replica]
+            silent.remove(answer.replica)
+        return claims, silent
 
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue.
@@ -199,12 +218,13 @@ class QueueServers:
             target = f"{path}?{query}" if query else path
             address = node["ip"], node["port"]
             try:
-                started.append(self._client.start(address, method, target, sent, body))
+                exchange = self._client.start(address, method, target, sent, body)
+                started.append((_replica(node), exchange))
             except BackendError as error:
                 self._log.warning("container server did not answer: %s", error)
-        return [answer for exchange in started if (answer := self._finish(exchange))]
+        return [answer for one in started if (answer := self._finish(*one))]
 
-    def _finish(self, exchange: BackendExchange) -> Answered | None:
+    def _finish(self, replica: str, exchange: BackendExchange) -> Answered | None:
         try:
             response = exchange.response()
             body = response.body()
@@ -213,7 +233,11 @@ class QueueServers:
             self._log.warning("container server did not answer: %s", error)
             return None
         response.close()
-        return Answered(response.status, response.headers, body)
+        return Answered(replica, response.status, response.headers, body)
+
+
+def _replica(node: Node) -> str:
+    return f"{node['ip']}:{node['port']}/{node['device']}"
 
 
 def _page_query(name: str, marker: str) -> str:

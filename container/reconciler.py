@@ -26,7 +26,7 @@ from container.misplaced import (
     parse_entry,
     queue_container,
 )
-from container.queue_servers import VersionRows
+from container.queue_servers import Unanswered, VersionRows
 from container.record import CURRENT, NULL, Times, decode_times
 from container.record_stream import RecordHead
 from container.version_mover import Left
@@ -34,6 +34,7 @@ from container.version_plan import Moved
 from martlet.http.headers import Headers
 from martlet.http.internal_client import InternalClient, InternalResponse
 from martlet.log import get_logger
+from martlet.recon.cache import write_figures
 from martlet.words.names import quote_path
 from martlet.words.timestamp import Timestamp
 from storage.concurrency import for_each
@@ -41,6 +42,11 @@ from storage.concurrency import for_each
 _POLICY = "X-Backend-Storage-Policy-Index"
 _VERSION = "X-Backend-Version-Id"
 _STAYS = frozenset(("waiting", "locked"))
+#: The outcomes of entries, by the words of the log.
+OUTCOMES = (
+    *("copied", "deleted", "found", "in_place", "versions"),
+    *("waiting", "unanswered", "given_up", "locked", "failed"),
+)
 # Headers of an answer, not of the object. X-Backend-* and X-Timestamp are left out, too.
 _NOT_OF_THE_OBJECT_NAMES = """
     accept-ranges connection content-length content-range date last-modified transfer-encoding
@@ -53,10 +59,16 @@ class Queue(Protocol):
     """The direct requests of the reconciler to container servers."""
 
     def policy_of(self, account: str, container: str) -> int | None:
-        """The policy of a container; None if it is not known."""
+        """The policy of a container; None if it is not known.
+
+        :raises Unanswered: too few of its replicas answer.
+        """
 
     def is_agreed(self, account: str, container: str, policy: int, *, by_most: bool) -> bool:
-        """Whether all replicas of a container answer now, or most, and none has another policy."""
+        """Whether none of the replicas of a container that answer now has another policy.
+
+        :raises Unanswered: not all of them answer, or not most.
+        """
 
     def remove_entry(self, container: str, entry: Entry) -> None:
         """Remove an entry from the queue."""
@@ -97,6 +109,7 @@ class Reconciler:
         self._queue = queue
         self._mover = mover
         self._now = now
+        self._waits_for: Counter[str] = Counter()  # replicas that did not answer in this pass
         self._log = get_logger("martlet.container.reconciler")
 
     def run_forever(self) -> None:
@@ -111,12 +124,28 @@ class Reconciler:
     def run_once(self) -> Counter[str]:
         """Run one pass; return the number of entries for each outcome."""
         ends: Counter[str] = Counter()
+        self._waits_for.clear()
         started = time.monotonic()
         for container in self._containers():
             self._work_off_container(container, ends)
         counts = " ".join(f"{end}={count}" for end, count in sorted(ends.items()))
-        self._log.info("pass done seconds=%.2f %s", time.monotonic() - started, counts or "empty=1")
+        seconds = time.monotonic() - started
+        self._log.info("pass done seconds=%.2f %s", seconds, counts or "empty=1")
+        self._show(ends, seconds)
         return ends
+
+    def _show(self, ends: Counter[str], seconds: float) -> None:
+        """Write the figures of a pass for recon."""
+        stats: dict[str, object] = {end: ends[end] for end in OUTCOMES}
+        # A list: a map would keep the replicas of passes before.
+        waits_for = [[name, self._waits_for[name]] for name in sorted(self._waits_for)]
+        figures = {
+            "reconciler_last": float(self._now()),
+            "reconciler_time": seconds,
+            "reconciler_stats": stats,
+            "reconciler_waits_for": waits_for,
+        }
+        write_figures(self._options.recon_cache_path, "container", figures)
 
     def _work_off_container(self, container: str, ends: Counter[str]) -> None:
         is_empty = True
@@ -188,6 +217,13 @@ class Reconciler:
         """Process an entry; return the outcome as a word for the log."""
         try:
             end = self._reconcile(entry)
+        except Unanswered as error:
+            self._waits_for.update(error.replicas)
+            self._log.warning(
+                "waits for a container replica entry=%s replicas=%s",
+                *(entry.name, ",".join(error.replicas)),
+            )
+            return "unanswered"
         except Failed as error:
             self._log.warning("to be repeated entry=%s reason=%s", entry.name, error)
             return "failed"

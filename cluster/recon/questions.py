@@ -195,6 +195,28 @@ def _sharding(here: Here, reply: Reply, value: Any) -> Iterator[Sequence[Cell]]:
     )
 
 
+def _reconciler(here: Here, reply: Reply, value: Any) -> Iterator[Sequence[Cell]]:
+    found, stats = _map(value), _map(_map(value).get("reconciler_stats"))
+    moved = [cells.number_in(stats.get(name)) for name in ("copied", "deleted", "versions")]
+    counted = [count for count in moved if count is not None]
+    yield (
+        cells.age(found.get("reconciler_last"), here.now),
+        cells.span(found.get("reconciler_time")),
+        cells.count(sum(counted) if counted else None),
+        *(cells.count(stats.get(name)) for name in ("waiting", "unanswered", "failed")),
+    )
+
+
+def _reconciler_problems(here: Here, reply: Reply, value: Any) -> Iterator[str]:
+    replicas = _map(value).get("reconciler_waits_for")
+    for one in replicas if isinstance(replicas, list) else []:
+        if isinstance(one, list) and len(one) == 2:
+            yield (
+                f"{one[1]} objects stay in the wrong policy while the container replica {one[0]} "
+                "does not answer: bring it back, or remove it from the ring; see doc/ring.md"
+            )
+
+
 def _unmounted(here: Here, reply: Reply, value: Any) -> Iterator[Sequence[Cell | str]]:
     for one in _list(value):
         yield str(one.get("device")), _unusable(one)
@@ -420,6 +442,16 @@ QUESTIONS = (
         ("last", "took", "attempted", "succeeded", "failures"),
         _sharding,
         ("container",),
+    ),
+    Question(
+        "reconciler",
+        "the last pass of container reconcilers",
+        "container reconcilers",
+        "reconciler/container",
+        ("last", "took", "moved", "waiting", "unanswered", "failures"),
+        _reconciler,
+        ("container",),
+        problems=_reconciler_problems,
     ),
     Question(
         "unmounted",

@@ -55,6 +55,10 @@ _REPORTED: dict[str, tuple[str, Sequence[str]]] = {
     "driveaudit": ("drive", ("drive_audit_errors",)),
     "expirer/object": ("object", ("object_expiration_pass", "expired_last_pass")),
     "lifecycle/object": ("object", ("object_lifecycle",)),
+    "reconciler/container": (
+        "container",
+        ("reconciler_last", "reconciler_time", "reconciler_stats", "reconciler_waits_for"),
+    ),
     "reconstruction/object": (
         "object",
         ("object_reconstruction_last", "object_reconstruction_time"),

@@ -157,6 +157,11 @@ def test_what_is_wrong() -> None:
         "device d7 cannot be used" in problems("unmounted", [{"device": "d7", "mounted": False}])[0]
     )
     assert "an I/O error" in problems("unmounted", [{"device": "d", "mounted": "an I/O error"}])[0]
+    assert problems("reconciler", {"reconciler_waits_for": None}) == []
+    assert problems("reconciler", {"reconciler_waits_for": []}) == []
+    (waits,) = problems("reconciler", {"reconciler_waits_for": [["10.0.0.2:6201/d2", 7]]})
+    assert "7 objects" in waits
+    assert "10.0.0.2:6201/d2 does not answer" in waits
     assert problems("driveaudit", {"drive_audit_errors": 0}) == []
     assert "4 errors" in problems("driveaudit", {"drive_audit_errors": 4})[0]
 

@@ -6,6 +6,8 @@ import json
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,8 +22,8 @@ from container.misplaced import (
     Failed,
     queue_container,
 )
-from container.queue_servers import VersionRows
-from container.reconciler import Reconciler
+from container.queue_servers import Unanswered, VersionRows
+from container.reconciler import OUTCOMES, Reconciler
 from container.record import Times
 from container.record_stream import PUT, RecordHead
 from container.version_mover import Left
@@ -150,9 +152,10 @@ def at(seconds: float, offset: int = 0) -> Timestamp:
     return Timestamp(START + seconds, offset=offset)
 
 
-def reconciler(cluster: Cluster, now: float = 10, **options: float) -> Reconciler:
+def reconciler(cluster: Cluster, now: float = 10, **values: Any) -> Reconciler:
     client = InternalClient(cluster, "test", 1, lambda seconds: None)
-    return Reconciler(ReconcilerOptions(**options), client, cluster, cluster, lambda: at(now))  # type: ignore[arg-type]
+    options = ReconcilerOptions(**{"recon_cache_path": "/dev/null/none", **values})
+    return Reconciler(options, client, cluster, cluster, lambda: at(now))  # type: ignore[arg-type]
 
 
 def state(cluster: Cluster, policy: int) -> tuple[bytes | None, str] | None:
@@ -231,6 +234,33 @@ def test_the_policy_of_the_container_decides(policy: int | None, end: str, left:
     assert reconciler(cluster).run_once() == {end: 1}
     assert len(cluster.entries) == left
     assert (state(cluster, AWAY) == (b"body", at(1).internal)) == (end != "copied")
+
+
+def test_an_operator_is_told_which_replica_an_entry_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, figures = Cluster(), tmp_path / "container.recon"
+    cluster.write(AWAY, at(1), b"body")
+    told = "waits for a container replica entry=1:/a/c/o replicas=10.0.0.2:6201/d2,10.0.0.3:6201/d3"
+
+    def policy_of(account: str, container: str) -> int | None:
+        raise Unanswered(["10.0.0.2:6201/d2", "10.0.0.3:6201/d3"])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "policy_of", policy_of)
+        for passes in range(2):
+            ended = reconciler(cluster, recon_cache_path=str(tmp_path)).run_once()
+            assert ended == {"unanswered": 1}
+            assert caplog.text.count(told) == passes + 1
+            shown = json.loads(figures.read_text())
+            assert shown["reconciler_stats"]["unanswered"] == 1
+            waits_for = [["10.0.0.2:6201/d2", 1], ["10.0.0.3:6201/d3", 1]]
+            assert shown["reconciler_waits_for"] == waits_for
+            assert shown["reconciler_last"] == float(at(10))
+    assert reconciler(cluster, recon_cache_path=str(tmp_path)).run_once() == {"copied": 1}
+    shown = json.loads(figures.read_text())
+    assert shown["reconciler_stats"] == dict.fromkeys(OUTCOMES, 0) | {"copied": 1}
+    assert shown["reconciler_waits_for"] == []
 
 
 class VersionedCluster(Cluster):

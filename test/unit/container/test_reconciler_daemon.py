@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from container.misplaced import Entry, Failed
-from container.queue_servers import QueueServers, VersionRows
+from container.queue_servers import QueueServers, Unanswered, VersionRows
 from container.reconciler_daemon import load_reconciler, run_once
 from martlet.conf.options import ConfigError
 from martlet.http.backend_client import BackendError
 from martlet.words.timestamp import Timestamp
 
 SECTION = "[container-reconciler]\n"
+#: The answer of a replica that has never heard of the container.
+BLANK = 404, -1
 
 
 @pytest.mark.parametrize(
@@ -55,14 +57,15 @@ def test_a_queue_out_of_reach_is_a_sentence(capsys: pytest.CaptureFixture[str]) 
 
 
 class Servers:
-    """Three container servers. ``answers`` are status and policy by port; None does not answer."""
+    """Container servers. ``answers`` are status and policy by port; None does not answer."""
 
     def __init__(self, *answers: tuple[int, int] | None) -> None:
         self.answers = answers
+        self.count = len(answers) or 3
         self.requests: list[tuple[str, str, dict[str, str]]] = []
 
     def get_nodes(self, account: str, container: str) -> tuple[int, list[dict[str, Any]]]:
-        return 7, [{"ip": "::1", "port": port, "device": f"d{port}"} for port in range(3)]
+        return 7, [{"ip": "::1", "port": port, "device": f"d{port}"} for port in range(self.count)]
 
     def start(
         self, address: tuple[str, int], method: str, path: str, headers: dict[str, str], body: bytes
@@ -85,6 +88,8 @@ class Exchange:
             "x-backend-delete-timestamp": "0000000000.00000",
             "x-backend-status-changed-at": f"000000000{5 + policy}.00000",
         }
+        if policy < 0:
+            self.headers |= dict.fromkeys(list(self.headers)[1:], "0")
         self.content = b""
 
     def response(self) -> Exchange:
@@ -199,13 +204,21 @@ def queue_of(servers: Servers) -> QueueServers:
         ([(204, 1), (204, 1), (204, 1)], 1),
         ([(204, 2), (204, 1), (204, 2)], 1),  # the first that was made
         ([(204, 1), None, (404, 2)], 1),
-        ([(204, 1), None, None], None),
-        ([(204, 1), (503, 1), (507, 1)], None),
-        ([None, None, None], None),
+        ([(204, 1), None, None], "no answer from ::1:1/d1 ::1:2/d2"),
+        ([(204, 1), (503, 1), (507, 1)], "no answer from ::1:1/d1 ::1:2/d2"),
+        ([None, None, None], "no answer from ::1:0/d0 ::1:1/d1 ::1:2/d2"),
+        ([(204, 1), None], "no answer from ::1:1/d1"),
+        ([(204, 1), (404, 2)], 1),
     ],
 )
-def test_most_replicas_must_answer(answers: list[Any], policy: int | None) -> None:
-    assert queue_of(Servers(*answers)).policy_of("a", "c") == policy
+def test_most_replicas_must_answer(answers: list[Any], policy: int | str) -> None:
+    queue = queue_of(Servers(*answers))
+    if isinstance(policy, int):
+        assert queue.policy_of("a", "c") == policy
+        return
+    with pytest.raises(Unanswered) as caught:
+        queue.policy_of("a", "c")
+    assert str(caught.value) == policy
 
 
 @pytest.mark.parametrize(
@@ -213,21 +226,29 @@ def test_most_replicas_must_answer(answers: list[Any], policy: int | None) -> No
     [
         ([(204, 1), (204, 1), (404, 1)], True, True),
         ([(204, 1), (204, 1), (204, 2)], False, False),
-        ([(204, 1), (204, 1), None], False, True),
-        ([(204, 1), (503, 1), (204, 1)], False, True),
+        ([(204, 1), (204, 1), None], None, True),
+        ([(204, 1), (503, 1), (204, 1)], None, True),
         ([(204, 1), (204, 2), None], False, False),
-        ([(204, 1), None, None], False, False),
+        ([(204, 1), None, None], None, None),
+        ([(204, 1), None], None, None),  # the other one may have another policy
+        ([(204, 1), BLANK], True, True),  # in place of a device that has left the ring
     ],
 )
 def test_replicas_must_agree_before_versions_are_moved(
-    answers: list[Any], by_all: bool, by_most: bool
+    answers: list[Any], by_all: bool | None, by_most: bool | None
 ) -> None:
+    """None stands for too few answers."""
     servers = Servers((204, 1), (204, 1), (204, 1))
     queue = queue_of(servers)
     assert queue.policy_of("a", "c") == 1
     servers.answers = tuple(answers)  # a policy that is cached does not count
-    assert queue.is_agreed("a", "c", 1, by_most=False) == by_all
-    assert queue.is_agreed("a", "c", 1, by_most=True) == by_most
+    servers.count = len(answers)
+    for is_old, agreed in ((False, by_all), (True, by_most)):
+        if agreed is None:
+            with pytest.raises(Unanswered):
+                queue.is_agreed("a", "c", 1, by_most=is_old)
+        else:
+            assert queue.is_agreed("a", "c", 1, by_most=is_old) == agreed
     assert not queue.is_agreed("a", "c", 2, by_most=True)
 
 
@@ -239,7 +260,8 @@ def test_a_policy_is_believed_for_a_while_and_what_is_not_known_is_asked_again()
         ("HEAD", f"/d{port}/7/a/c%20d") for port in range(3)
     ]
     servers.answers = (None, None, None)
-    assert queue.policy_of("a", "other") is None
+    with pytest.raises(Unanswered):
+        queue.policy_of("a", "other")
     servers.answers = ((204, 0), (204, 0), (204, 0))
     assert queue.policy_of("a", "other") == 0
 

@@ -155,6 +155,7 @@ def test_digests(recon: Recon, home: Path) -> None:
         ("replication", "object", "object_replication_time"),
         ("replication/account", "account", "replication_stats"),
         ("replication/container", "container", "replication_last"),
+        ("reconciler/container", "container", "reconciler_waits_for"),
         ("sharding", "container", "sharding_stats"),
         ("updater/container", "container", "container_updater_sweep"),
         ("updater/object", "object", "object_updater_sweep"),
