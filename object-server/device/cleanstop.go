@@ -160,10 +160,10 @@ func (d *Device) removeCleanStop() error {
 // writeCleanStop says how far the bundles go, now that all of them are durable and
 // nothing is written any more. What is known of those that were not opened stays
 // known. A crash leaves a file that does not prove itself, or none; a full disk
-// does without, and so does a device on which something has failed, or whose last
-// writes are not reported yet.
+// does without, and so does a device on which something has failed, or of whose
+// writes containers may not know.
 func (d *Device) writeCleanStop() error {
-	if d.Err() != nil || d.failures.Load() > 0 || d.unreported.Load() {
+	if d.Err() != nil || d.failures.Load() > 0 || d.unreported.Load() || d.owesRows.Load() {
 		return nil
 	}
 	all := make(map[bundle.ID]uint64)

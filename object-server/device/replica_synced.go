@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -24,6 +25,8 @@ func (r Replica) SyncedThrough(peer string) (p bundle.Position, err error) {
 // the zero horizon alone: a later one leaves out tombstones, and a peer that lacks one
 // may yet get what it deletes. An earlier position than is known changes nothing. The name of the peer is the caller's, of 1 to PeerMax bytes; a peer that was
 // wiped must get another one, so the identity of its bundle belongs in there.
+//
+// Nothing is noted while the device owes rows, see OweRows.
 //
 // It survives a crash some seconds later, and a clean stop. A full device, or one on
 // which the write fails, tells an error, and may have noted it. Errors beside:
@@ -48,7 +51,7 @@ func (r Replica) SetSyncedThrough(peer string, position bundle.Position) error {
 			return fmt.Errorf("%w: it is at LSN %d of %x", ErrChanged, now.LSN, now.Bundle)
 		}
 		position.LSN = min(position.LSN, b.Acknowledged()) // LSNs that were only given up may come again
-		if position.LSN == 0 || position.Bundle == (format.Identity{}) {
+		if position.LSN == 0 || position.Bundle == (format.Identity{}) || r.device.owesRows.Load() {
 			return nil
 		}
 		return r.device.call(func() error { return r.device.synced.set(placeOf(b.ID()), peer, position) })
@@ -68,7 +71,7 @@ func (r Replica) SetPeers(peers []string) error {
 		c.mu.Lock()
 		c.peers[b.ID()] = peers
 		c.mu.Unlock()
-		return r.device.call(func() error { return r.device.synced.keep(placeOf(b.ID()), peers) })
+		return r.device.call(func() error { return r.device.synced.keep(placeOf(b.ID()), append(slices.Clone(peers), toldPeer)) })
 	})
 }
 

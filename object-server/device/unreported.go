@@ -10,8 +10,9 @@ import (
 	"martlet/object-server/bundle/format"
 )
 
-// unreportedMax bounds the records of one partition that Unreported visits: more than
-// are written to one while a row waits for its container server.
+// unreportedMax bounds the records of one partition that Unreported visits where NoteRows
+// has noted nothing: more than are written to one while a row waits for its container
+// server.
 const unreportedMax = 1000
 
 // Unreported has the records that a process which was not stopped cleanly wrote last. It
@@ -23,6 +24,11 @@ type Unreported struct {
 	peers  map[place][]holding // as the process left them
 	hasAll bool                // the last Visit has read all partitions
 }
+
+// OweRows says whether rows of writes are nowhere but in the memory of this process. While
+// they are, no clean stop is written, and SetSyncedThrough notes nothing: the next process
+// then finds these writes.
+func (d *Device) OweRows(owes bool) { d.owesRows.Store(owes) }
 
 // Unreported returns nil after a clean stop. Else Visit and End must follow: until then
 // no clean stop is written, so that the next process looks again. It must be called
@@ -38,8 +44,8 @@ func (d *Device) Unreported() *Unreported {
 }
 
 // Visit calls visit with the newest records of each partition that count, oldest first:
-// those that not all of its known peers had when the device was opened, at most
-// unreportedMax. It ends with the first error of visit, with that of ctx, or with
+// those behind the position of NoteRows. Where none is known, those that not all known
+// peers had when the device was opened, at most unreportedMax. It ends with the first error of visit, with that of ctx, or with
 // ErrOut or ErrClosed. A partition that fails as a whole is logged and left out: the next
 // process looks at it again. A record that cannot be read is damage, and is not visited.
 func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Record, *format.Metadata) error) error {
@@ -122,6 +128,10 @@ func (u *Unreported) span(r Replica) (from bundle.Position, through uint64, err 
 		for _, h := range u.peers[placeOf(b.ID())] {
 			if h.Bundle != from.Bundle {
 				continue
+			}
+			if h.peer == toldPeer { // peers may have got since what no container knows, and the other way round
+				from.LSN = h.LSN
+				return nil
 			}
 			if !isKnown || h.LSN < from.LSN {
 				from.LSN = h.LSN

@@ -121,3 +121,80 @@ func TestUnreportedIsBounded(t *testing.T) {
 	}
 	must[int](t)(0, d.Close())
 }
+
+// What NoteRows has noted is not visited; what is behind it is, however much that is, and
+// whatever peers have.
+func TestUnreportedAfterNotedRows(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	d := open(t, fs, "/d", modelOptions)
+	r := d.Replica(0, 0)
+	write := func(name string, time uint64) { must[State](t)(put(d, locate(name, 0), name, time, nil)) }
+	write("/a/c/0", 10)
+	begun := d.RowsBegun()
+	write("/a/c/1", 11)
+	if len(begun) != 1 {
+		t.Fatalf("%d partitions have rows", len(begun))
+	}
+	d.OweRows(true)
+	must[int](t)(0, d.NoteRows(d.RowsBegun())) // not now
+	d.OweRows(false)
+	must[int](t)(0, d.NoteRows(begun))
+	must[int](t)(0, r.SetPeers([]string{"n1"}))
+	must[int](t)(0, r.SetSyncedThrough("n1", must[bundle.Position](t)(r.Position())))
+	left := fs.KillClone()
+	for i := range unreportedMax {
+		write(fmt.Sprintf("/a/c/2-%d", i), 12)
+	}
+	many := fs.KillClone()
+	must[int](t)(0, d.NoteRows(d.RowsBegun()))
+	if again := d.RowsBegun(); len(again) != 0 {
+		t.Errorf("%d partitions have rows that are noted", len(again))
+	}
+	none := fs.KillClone()
+	must[int](t)(0, d.Close())
+
+	for _, one := range []struct {
+		left *vfs.Mem
+		want int
+	}{{left, 1}, {many, 1 + unreportedMax}, {none, 0}} {
+		d = open(t, one.left, "/d", modelOptions)
+		u := d.Unreported()
+		must[int](t)(0, d.NoteRows(d.RowsBegun())) // not before the visits have ended
+		got := visited(t, u)
+		if len(got) != one.want || (one.want > 0 && got[0] != "/a/c/1 1 11") {
+			t.Errorf("%d are visited, want %d", len(got), one.want)
+		}
+		must[int](t)(0, d.Close())
+	}
+}
+
+// A stop while rows are in memory alone is as a kill: the next process visits their records,
+// though peers have got them meanwhile.
+func TestUnreportedAfterAStopThatOwesRows(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	d := open(t, fs, "/d", modelOptions)
+	r := d.Replica(0, 0)
+	must[State](t)(put(d, locate("/a/c/0", 0), "/a/c/0", 10, nil))
+	before := must[bundle.Position](t)(r.Position())
+	must[int](t)(0, r.SetSyncedThrough("n1", before))
+	d.OweRows(true)
+	must[State](t)(put(d, locate("/a/c/1", 0), "/a/c/1", 11, nil))
+	must[int](t)(0, r.SetSyncedThrough("n1", must[bundle.Position](t)(r.Position())))
+	if got := must[bundle.Position](t)(r.SyncedThrough("n1")); got != before {
+		t.Errorf("synced through %+v, want %+v", got, before)
+	}
+	must[int](t)(0, d.Close())
+
+	d = open(t, fs, "/d", modelOptions)
+	if got, want := visited(t, d.Unreported()), []string{"/a/c/1 1 11"}; !slices.Equal(got, want) {
+		t.Errorf("visited %q, want %q", got, want)
+	}
+	d.OweRows(true)
+	d.OweRows(false)
+	must[int](t)(0, d.Close())
+	d = open(t, fs, "/d", modelOptions)
+	if d.Unreported() != nil {
+		t.Error("a clean stop looks like a kill")
+	}
+	must[int](t)(0, d.Close())
+}

@@ -33,11 +33,11 @@ func (s *Server) putCopy(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.in.Device)
+	mount, done, err := s.beginWrite(x)
 	if err != nil {
 		return err
 	}
-	defer mount.Release()
+	defer done()
 	if err := s.checkStored(x, mount.Store, timestamp); err != nil {
 		return err
 	}

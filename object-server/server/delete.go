@@ -30,11 +30,11 @@ func (s *Server) remove(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.in.Device)
+	mount, done, err := s.beginWrite(x)
 	if err != nil {
 		return err
 	}
-	defer mount.Release()
+	defer done()
 	expired, err := s.checkIfDeleteAt(x, mount.Store, timestamp)
 	if err != nil {
 		return err

@@ -29,11 +29,11 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 	if id.IsNull() {
 		return fail(http.StatusBadRequest, "The null version is removed by a DELETE without a version.")
 	}
-	mount, err := s.devices.Acquire(x.in.Device)
+	mount, done, err := s.beginWrite(x)
 	if err != nil {
 		return err
 	}
-	defer mount.Release()
+	defer done()
 	if x.flag(message.VersionMarker) {
 		return s.putMarker(x, mount, id, timestamp)
 	}

@@ -28,11 +28,11 @@ func (s *Server) removeListed(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.in.Device)
+	mount, done, err := s.beginWrite(x)
 	if err != nil {
 		return err
 	}
-	defer mount.Release()
+	defer done()
 	statuses := make([]int, len(ids))
 	wanted, err := removable(x, mount.Store, ids, statuses)
 	if err != nil {

@@ -159,6 +159,33 @@ func (s *Server) updateAfterDelete(x *exchange, mount *devices.Mount, timestamp 
 	return s.deliver(x, mount, all)
 }
 
+// acquireToWrite returns the device of the request, unless it cannot take the row of a write: it has no room for one on
+// the disk, nor in memory.
+func (s *Server) acquireToWrite(x *exchange) (*devices.Mount, error) {
+	mount, err := s.devices.Acquire(x.in.Device)
+	if err == nil && mount.Pending.IsFull() {
+		mount.Release()
+		err = fail(http.StatusInsufficientStorage, "The device cannot save container updates.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return mount, nil
+}
+
+// beginWrite is acquireToWrite for a request that writes at once; done must be called when it has delivered the rows.
+func (s *Server) beginWrite(x *exchange) (mount *devices.Mount, done func(), err error) {
+	mount, err = s.acquireToWrite(x)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := mount.Pending.Begin()
+	return mount, func() {
+		end()
+		mount.Release()
+	}, nil
+}
+
 // deliver waits until the updates have arrived, or are durable on this device.
 func (s *Server) deliver(x *exchange, mount *devices.Mount, all []updates.Update) error {
 	if len(all) == 0 {

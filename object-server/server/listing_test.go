@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type listings struct {
 	mu   sync.Mutex
 	rows map[string][]updates.Row
 	hold chan struct{} // if set, requests wait until it is closed
+	down atomic.Bool   // requests get 503
 }
 
 func newListings(t *testing.T) *listings {
@@ -30,6 +32,10 @@ func newListings(t *testing.T) *listings {
 	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.hold != nil {
 			<-l.hold
+		}
+		if l.down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
 		}
 		var rows []updates.Row
 		if err := json.NewDecoder(r.Body).Decode(&rows); err != nil || r.Method != "UPDATE" {

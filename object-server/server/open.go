@@ -32,15 +32,28 @@ func (s *Server) opener(options device.Options) openFunc {
 			return nil, nil, errors.Join(err, fileSystem.Close())
 		}
 		s.relinker.Prepare(opened, path)
-		pending, err := s.updater.Attach(fileSystem, path)
+		pending, err := s.attach(fileSystem, path, opened, options.ReclaimAge)
 		if err != nil {
 			return nil, nil, errors.Join(err, opened.Close(), fileSystem.Close())
 		}
-		if unreported := opened.Unreported(); unreported != nil {
-			pending.Go(func(ctx context.Context) { s.report(ctx, path, unreported, pending, options.ReclaimAge) })
-		}
 		return devices.NewStore(opened, fileSystem), pending, nil
 	}
+}
+
+// attach begins to deliver the container updates that wait on a device, and those that a crash has left out.
+func (s *Server) attach(
+	files vfs.FS, path string, opened *device.Device, reclaimAge time.Duration,
+) (*updates.Pending, error) {
+	pending, err := s.updater.Attach(files, path)
+	if err != nil {
+		return nil, err
+	}
+	pending.OnUnsaved(opened.OweRows)
+	if unreported := opened.Unreported(); unreported != nil {
+		pending.Go(func(ctx context.Context) { s.report(ctx, path, unreported, pending, reclaimAge) })
+	}
+	pending.Go(func(ctx context.Context) { s.noteRows(ctx, path, opened, pending) })
+	return pending, nil
 }
 
 type openFunc func(path string) (devices.Store, *updates.Pending, error)

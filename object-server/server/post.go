@@ -21,11 +21,11 @@ func (s *Server) post(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.in.Device)
+	mount, done, err := s.beginWrite(x)
 	if err != nil {
 		return err
 	}
-	defer mount.Release()
+	defer done()
 	written, err := postRequested(x, mount.Store, edit.apply)
 	if err != nil && !errors.Is(err, errPosted) {
 		return err

@@ -26,7 +26,7 @@ func (s *Server) put(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	mount, err := s.devices.Acquire(x.in.Device)
+	mount, err := s.acquireToWrite(x)
 	if err != nil {
 		return err
 	}
@@ -50,6 +50,7 @@ func (s *Server) put(x *exchange) error {
 	if m.VersionID, err = x.newVersion(timestamp); err != nil {
 		return err
 	}
+	defer mount.Pending.Begin()()
 	var previous device.State
 	err = s.underCondition(x, mount.Store, timestamp, func() (err error) {
 		previous, err = upload.Commit(&m)

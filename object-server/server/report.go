@@ -53,6 +53,27 @@ func (s *Server) report(ctx context.Context, path string, from *device.Unreporte
 	}
 }
 
+// noteEvery is how often it is noted which rows need not be made again. A crash makes those of so many seconds.
+const noteEvery = 10 * time.Second
+
+// noteRows notes now and then which rows are delivered or pending, so that a start after a crash does not make them.
+func (s *Server) noteRows(ctx context.Context, path string, opened *device.Device, pending *updates.Pending) {
+	for pause(ctx, noteEvery) {
+		begun := opened.RowsBegun()
+		if len(begun) == 0 {
+			continue
+		}
+		select { // a record in begun is of a write that began before
+		case <-pending.WritesOver():
+		case <-ctx.Done():
+			return
+		}
+		if err := opened.NoteRows(begun); err != nil {
+			s.logger.Debug("not noted which rows containers know", "device", path, "error", err)
+		}
+	}
+}
+
 // report collects updates of stored records.
 type report struct {
 	pending *updates.Pending

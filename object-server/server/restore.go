@@ -24,11 +24,11 @@ func (s *Server) restore(x *exchange) error {
 	case x.in.Length != 0:
 		return fail(http.StatusBadRequest, "A PUT that restores a version has no body.")
 	}
-	mount, err := s.devices.Acquire(x.in.Device)
+	mount, done, err := s.beginWrite(x)
 	if err != nil {
 		return err
 	}
-	defer mount.Release()
+	defer done()
 	found, err := headVersion(mount.Store, x.at, target)
 	if err != nil {
 		return err

@@ -2,13 +2,13 @@ package updates
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"martlet/object-server/vfs"
 )
@@ -31,6 +31,12 @@ type Pending struct {
 
 	mu   sync.Mutex
 	logs map[int]*segmentLog // by policy index
+
+	writes rounds // of objects, under way
+
+	heldMu sync.Mutex   // held while held is counted and told
+	held   atomic.Int64 // updates in memory alone
+	tell   func(bool)   // guarded by heldMu; may be nil
 }
 
 // SavedID is the place of one saved update.
@@ -88,19 +94,20 @@ func parseFolder(name string) (policy int, ok bool) {
 
 // Append makes updates durable: on return they survive any crash. All belong to objects of one policy.
 func (p *Pending) Append(policy int, updates []Update) ([]SavedID, error) {
-	log, err := p.log(policy)
-	if err != nil {
-		return nil, err
-	}
+	log := p.log(policy)
 	segment, first, err := log.append(updates)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]SavedID, len(updates))
+	return idsOf(log, segment, first, len(updates)), nil
+}
+
+func idsOf(log *segmentLog, segment *segment, first, count int) []SavedID {
+	ids := make([]SavedID, count)
 	for i := range ids {
 		ids[i] = SavedID{log: log, segment: segment, place: first + i}
 	}
-	return ids, nil
+	return ids
 }
 
 // Delivered spares the replay of an update that arrived after all.
@@ -129,7 +136,7 @@ func (p *Pending) Count() int {
 
 // Figures returns what is pending, and why.
 func (p *Pending) Figures() Figures {
-	figures := Figures{Rows: p.Count()}
+	figures := Figures{Rows: p.Count(), Unsaved: p.Unsaved()}
 	oldest := 0.0
 	var segments []map[containerName]*Waiting
 	for _, log := range p.all() {
@@ -144,28 +151,27 @@ func (p *Pending) Figures() Figures {
 	return figures
 }
 
-// Close ends the background delivery and waits for it. What is pending stays for the next process.
+// Close ends the background delivery and waits for it. What is pending stays for the next process, unless it is in
+// memory alone and the disk does not take it now either.
 func (p *Pending) Close() {
 	p.stop()
 	<-p.ended
 	p.others.Wait()
+	p.saveHeld()
 	for _, log := range p.all() {
 		log.rotate()
 	}
 }
 
-func (p *Pending) log(policy int) (*segmentLog, error) {
+func (p *Pending) log(policy int) *segmentLog {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if log := p.logs[policy]; log != nil {
-		return log, nil
+	log := p.logs[policy]
+	if log == nil { // there was no such directory when p was attached
+		log = newSegmentLog(p.fs, p.root, folderName(policy))
+		p.logs[policy] = log
 	}
-	log, err := openSegmentLog(p.fs, p.root, folderName(policy))
-	if err != nil {
-		return nil, fmt.Errorf("opening pending updates of policy %d: %w", policy, err)
-	}
-	p.logs[policy] = log
-	return log, nil
+	return log
 }
 
 func (p *Pending) all() []*segmentLog {

@@ -23,6 +23,7 @@ func (r *replay) run(ctx context.Context) {
 	ticker := time.NewTicker(r.updater.options.RetryFirst)
 	defer ticker.Stop()
 	for {
+		r.pending.saveHeld()
 		for _, log := range r.pending.all() {
 			for _, s := range log.rotateOlder(time.Now(), r.updater.options.Interval) {
 				if ctx.Err() != nil {
@@ -33,6 +34,7 @@ func (r *replay) run(ctx context.Context) {
 				}
 			}
 		}
+		r.pending.recountHeld()
 		select {
 		case <-ctx.Done():
 			return
@@ -194,7 +196,7 @@ func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters [
 			left++
 		}
 	}
-	if left > 0 && left <= len(updates)/2 && !s.damaged {
+	if left > 0 && left <= len(updates)/2 && !s.damaged && !s.inMemory {
 		for place, update := range updates {
 			if !arrived[place] && !log.isDelivered(s, place) {
 				rewrite = append(rewrite, update)
@@ -206,6 +208,10 @@ func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters [
 	remains := s
 	if len(rewrite) > 0 {
 		written, _, err := log.append(rewrite)
+		if err != nil && s.inMemory {
+			written, _ = log.hold(rewrite)
+			err = nil
+		}
 		if err != nil {
 			return s, err
 		}

@@ -31,6 +31,8 @@ type segment struct {
 	oldest    float64                    // Unix time of the oldest write that may still wait, in seconds; 0 until the file was read
 	waiting   map[containerName]*Waiting // what an attempt left; nil before the first
 	damaged   bool                       // holds unreadable updates: kept for inspection once the others are delivered
+	inMemory  bool                       // there is no file, because the disk has not taken the updates
+	held      []Update                   // of a segment in memory; nothing is added once the replay has seen it
 	retryAt   time.Time
 	backoffs  uint64 // backoff.generation when retryAt was set
 }
@@ -68,6 +70,9 @@ func earliest(a, b float64) float64 {
 
 // read returns the updates of a closed segment.
 func (s *segment) read(fs vfs.FS) (updates []Update, damaged int, err error) {
+	if s.inMemory {
+		return s.held, 0, nil
+	}
 	file, err := fs.Open(s.path)
 	if err != nil {
 		return nil, 0, err

@@ -211,10 +211,7 @@ func TestALateAnswerAndDamageHideNoRow(t *testing.T) {
 		if err := os.WriteFile(segmentFiles(t, root)[0], content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		log, err := p.log(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := p.log(0)
 		segment := log.rotate()[0]
 		replay := &replay{updater: u, pending: p}
 		if damagedFirst { // the replay has seen it

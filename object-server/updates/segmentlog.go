@@ -24,8 +24,9 @@ type segmentLog struct {
 	waiting  []*appendRequest
 	active   *segment // written to; nil until the first append
 	closed   []*segment
-	sequence uint64 // of the last segment
-	ready    bool   // the name of dir is durable; a process that was killed may have left it otherwise
+	holding  *segment // one of closed, in memory, that takes further updates; nil: the next update makes one
+	sequence uint64   // of the last segment
+	ready    bool     // the name of dir is durable; a process that was killed may have left it otherwise
 }
 
 type appendRequest struct {
@@ -36,9 +37,13 @@ type appendRequest struct {
 	err     error
 }
 
+func newSegmentLog(fileSystem vfs.FS, root, name string) *segmentLog {
+	return &segmentLog{fs: fileSystem, root: root, dir: path.Join(root, name)}
+}
+
 // openSegmentLog finds the segments that an earlier process left.
 func openSegmentLog(fileSystem vfs.FS, root, name string) (*segmentLog, error) {
-	l := &segmentLog{fs: fileSystem, root: root, dir: path.Join(root, name)}
+	l := newSegmentLog(fileSystem, root, name)
 	entries, err := fileSystem.ReadDir(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
@@ -183,6 +188,7 @@ func (l *segmentLog) rotateOlder(now time.Time, age time.Duration) []*segment {
 	l.flush.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.holding = nil
 	return slices.Clone(l.closed)
 }
 
@@ -228,8 +234,10 @@ func (l *segmentLog) isDelivered(s *segment, place int) bool {
 
 // remove unlinks a closed segment. The name may come back after a power cut, and its rows are then delivered again.
 func (l *segmentLog) remove(s *segment) error {
-	if err := l.fs.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if !s.inMemory {
+		if err := l.fs.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

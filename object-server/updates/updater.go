@@ -98,7 +98,8 @@ func (u *Updater) Close() {
 
 // Deliver sends updates and waits until each is delivered or durable in pending, at most the update timeout plus the
 // time to make it durable. An update without a host is made durable at once. An error says that rows could be neither
-// delivered nor saved: the write that caused them must not be acknowledged. policy is that of the object.
+// delivered nor saved: the write that caused them must not be acknowledged. They are kept in memory then, because what was
+// written may be found. policy is that of the object.
 func (u *Updater) Deliver(pending *Pending, policy int, updates []Update) error {
 	deliveries := make([]*delivery, len(updates))
 	for i, update := range updates {
@@ -142,12 +143,12 @@ func (u *Updater) saveFailed(pending *Pending, policy int, updates []Update, del
 	}
 	ids, err := pending.Append(policy, failed)
 	if err != nil {
-		return err
+		ids = pending.hold(policy, failed, err)
 	}
 	for i, d := range late {
 		d.savedAs(func() { pending.Delivered(ids[i]) })
 	}
-	return nil
+	return err
 }
 
 // enqueue adds d to the next request to target and starts it if none is under way.

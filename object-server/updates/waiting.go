@@ -30,6 +30,7 @@ type Waiting struct {
 // Figures are what is pending in several containers.
 type Figures struct {
 	Rows       int
+	Unsaved    int       // of them, in memory alone
 	OldestAge  float64   // seconds since the oldest write; 0 if nothing is pending
 	Containers []Waiting // those with the oldest writes first; rows that were not tried yet are in none
 }

@@ -135,6 +135,7 @@ const asyncContainersMax = 100
 // asyncFigures are the container updates that wait. The first name is what swift-recon reads.
 type asyncFigures struct {
 	Pending    int               `json:"async_pending"`
+	Unsaved    int               `json:"unsaved"`    // of them, in memory alone
 	OldestAge  float64           `json:"oldest_age"` // seconds since the oldest write that waits
 	Containers []updates.Waiting `json:"containers"`
 }
@@ -144,6 +145,7 @@ func (r *Reporter) pendingUpdates() asyncFigures {
 	for _, found := range r.devices.All() {
 		one := found.Pending.Figures()
 		figures.Pending += one.Rows
+		figures.Unsaved += one.Unsaved
 		figures.OldestAge = max(figures.OldestAge, one.OldestAge)
 		figures.Containers = append(figures.Containers, one.Containers...)
 	}
