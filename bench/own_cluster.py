@@ -9,7 +9,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,8 +21,11 @@ USER, KEY = "test:tester", "testing"
 
 
 @contextmanager
-def own_cluster(tree: Path | None = None) -> Iterator[Path]:
-    """Run a cluster while the block runs; of the release that was built in ``tree``, if given."""
+def own_cluster(tree: Path | None = None, options: Sequence[str] | None = None) -> Iterator[Path]:
+    """Run a cluster while the block runs; of the release that was built in ``tree``, if given.
+
+    :param options: of ``martlet up``; by default there are no background jobs.
+    """
     scripts = tree / ".venv" / "bin" if tree else Path(sysconfig.get_path("scripts"))
     martlet = scripts / "martlet"
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as directory:
@@ -32,7 +35,7 @@ def own_cluster(tree: Path | None = None) -> Iterator[Path]:
             server = tree / "build" / "bin" / "martlet-object-server"
             environment["MARTLET_OBJECT_SERVER"] = str(server)
         with (Path(directory) / "up.log").open("w+") as log:
-            command = [str(martlet), "up", *_quietly(martlet)]
+            command = [str(martlet), "up", *(_quietly(martlet) if options is None else options)]
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             try:
                 _await_ready(process, Path(log.name))
