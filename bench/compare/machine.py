@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,7 @@ def machine_facts(directory: Path) -> dict[str, Any]:
         "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "commit": _output("git", "-C", str(_ROOT), "describe", "--always", "--dirty"),
         "processors": len(os.sched_getaffinity(0)),
+        "python": f"{platform.python_version()} of {sys.base_prefix}",
         "kernel": platform.release(),
         "file_system": _output("stat", "-f", "-c", "%T", str(directory)),
     }

@@ -142,7 +142,8 @@ def _machine_line(result: Result) -> str:
     machine = result.machine
     return (
         f"{machine['at']}, commit {machine['commit']}, {machine['processors']} processors, "
-        f"Linux {machine['kernel']}, {machine['file_system']}; {machine['rounds']} rounds of "
+        f"Linux {machine['kernel']}, {machine['file_system']}, "
+        f"Python {machine.get('python', 'unknown')}; {machine['rounds']} rounds of "
         f"{machine['objects']} objects, {machine['clients']} clients. "
         f"Load before: {machine['load_before']}; other programs took "
         f"{machine['others_percent']:.0f} % of the processors meanwhile. The client took "

@@ -21,7 +21,8 @@ MIXED = {"GET": 45, "HEAD": 30, "PUT": 15, "DELETE": 10}
 #: A pass moves at most about this many bytes to or from the peer, and has at least two requests.
 BYTES_MAX = 256 << 20
 LISTINGS_MAX = 200
-WARM_UP_OBJECTS = 128
+#: Through each API: so many that a store which keeps many objects in a file has most of its files.
+WARM_UP_OBJECTS = 2048
 WARM_UP_BYTES = 4096
 READY_SECONDS_MAX = 30.0
 
