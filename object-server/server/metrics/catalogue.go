@@ -45,6 +45,7 @@ var (
 	passDuration  = metric{"martlet_pass_duration_seconds", gauge, []string{"task"}, "Duration of that pass."}
 	passItems     = metric{"martlet_pass_items", gauge, []string{"task", "result"}, "What that pass attempted, found in sync, failed at, or left as hand-offs."}
 	updatesWait   = metric{"martlet_async_pending", gauge, onDevice, "Container updates that wait for delivery."}
+	updatesHeld   = metric{"martlet_async_pending_unsaved", gauge, onDevice, "Of them, those in memory alone, because the device cannot save them."}
 	updatesAge    = metric{"martlet_async_pending_oldest_age_seconds", gauge, onDevice, "Age of the oldest update that waits."}
 	damages       = metric{"martlet_damages", gauge, onDevice, "Known damages of the device."}
 	refused       = metric{"martlet_ratelimit_refused_total", counter, []string{"device", "method"}, "Requests refused by backend_ratelimit."}
@@ -73,7 +74,7 @@ var (
 var all = []metric{
 	requestsTotal, requestDuration,
 	buildInfo, ringInfo, ringModified, usable, size, free, inodes, inodesFree, xfsInodeCache, quarantined,
-	passLast, passDuration, passItems, updatesWait, updatesAge, damages, refused, gridOpen, gridRefused, gridErrors,
+	passLast, passDuration, passItems, updatesWait, updatesHeld, updatesAge, damages, refused, gridOpen, gridRefused, gridErrors,
 	writes, batches, flushes, written, received, live, garbage, index, reserve, full, refusals, damagesMet, compacted,
 	segmentsFreed, versionsMemory,
 }

@@ -101,6 +101,7 @@ func collectBundles(one recon.Bundles, out chan<- prometheus.Metric) {
 	}
 	out <- full.of(yes(s.Full), one.Device)
 	out <- updatesWait.of(float64(one.Pending), one.Device)
+	out <- updatesHeld.of(float64(one.Unsaved), one.Device)
 	out <- updatesAge.of(one.OldestAge, one.Device)
 }
 

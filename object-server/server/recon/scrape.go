@@ -194,6 +194,7 @@ type Bundles struct {
 	Device    string
 	Stats     device.Stats
 	Pending   int
+	Unsaved   int     // of those that wait, in memory alone
 	OldestAge float64 // seconds
 }
 
@@ -208,7 +209,7 @@ func (r *Reporter) Bundles() []Bundles {
 	found, errs := r.scrape.bundles.DoAll(names, func(name string) (Bundles, error) {
 		one := byName[name]
 		pending := one.Pending.Figures()
-		return Bundles{name, one.Store.Stats(), pending.Rows, pending.OldestAge}, nil
+		return Bundles{name, one.Store.Stats(), pending.Rows, pending.Unsaved, pending.OldestAge}, nil
 	})
 	answered := found[:0]
 	for i := range found {
