@@ -69,6 +69,7 @@ type Device struct {
 	swiftFiles bool        // set by Open: files of OpenStack Swift are on the device
 	wasKilled  bool        // set by Open: the process before has not stopped cleanly
 	unreported atomic.Bool // containers may not know the last writes of that process
+	unvisited  atomic.Bool // they have not been visited yet
 	owesRows   atomic.Bool // containers may not know writes of this one
 }
 

@@ -13,7 +13,8 @@ import (
 //
 // It waits for what the compactor is doing, and for the partition that is being split.
 // ErrUnfinished while files of a split partition are left that could not be removed: its
-// halves are how a restart knows that these mean nothing.
+// halves are how a restart knows that these mean nothing. ErrBusy while containers may not
+// know writes of the device: a crash after it would leave no record to make their rows from.
 func (r Replica) Drop(unchangedSince bundle.Position) error {
 	return r.unsplit(func(d *Device, id bundle.ID) error {
 		if d.splitter.rests[id.Policy] {
@@ -38,6 +39,9 @@ func (d *Device) dropUnchanged(id bundle.ID, since bundle.Position) error {
 	}
 	if now := b.Position(); now != since {
 		return fmt.Errorf("%w: it is at LSN %d of %x", ErrChanged, now.LSN, now.Bundle)
+	}
+	if d.owesRows.Load() || d.unvisited.Load() {
+		return fmt.Errorf("%w: containers may not know its last writes yet", ErrBusy)
 	}
 	if err := d.compactor.settle(); err != nil { // no replay of the journal brings back a file
 		return err

@@ -198,16 +198,20 @@ func (s *splitter) publish(policy int, parent *partition, b *bundle.Bundle, halv
 	d := s.device
 	p, _ := s.power(policy)
 	p.From = uint64(b.ID().Partition)
+	told := d.synced.of(b, toldPeer)
+	d.inheritRows(told, b.ID(), halves, false)
 	if err := s.files[policy].Write(p); err != nil {
 		d.takeOut(err) // a restart may find either
 		return err
 	}
+	d.inheritRows(told, b.ID(), halves, true)
 	d.bundles.mu.Lock()
 	parent.mu.Lock()
 	s.show(policy, p)
 	delete(d.bundles.open, b.ID())
 	parent.moved, parent.bundle = true, nil
 	for _, h := range halves {
+		h.last = parent.last // Unreported may not have visited it
 		d.bundles.open[h.bundle.ID()] = &h.partition
 	}
 	parent.mu.Unlock()

@@ -44,3 +44,20 @@ func (d *Device) NoteRows(all []RowPosition) error {
 	}
 	return nil
 }
+
+// inheritRows notes for halves of a partition what is noted of it: LSNs stay. One that gets
+// the place of the partition must wait until the halves count, the other must not. What
+// cannot be noted is visited within the bounds of Visit.
+func (d *Device) inheritRows(told bundle.Position, parent bundle.ID, halves []*half, inPlace bool) {
+	for _, h := range halves {
+		at := placeOf(h.bundle.ID())
+		if told.LSN == 0 || (at == placeOf(parent)) != inPlace {
+			continue
+		}
+		position := bundle.Position{Bundle: h.bundle.Identity(), LSN: told.LSN}
+		if err := d.call(func() error { return d.synced.set(at, toldPeer, position) }); err != nil {
+			d.options.Logger.Warn("not noted which rows of a split partition containers know", "device", d.root,
+				"policy", at.policy, "partition", at.partition, "error", err)
+		}
+	}
+}

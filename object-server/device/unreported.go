@@ -38,6 +38,7 @@ func (d *Device) Unreported() *Unreported {
 		return nil
 	}
 	d.unreported.Store(true)
+	d.unvisited.Store(true)
 	d.synced.mu.RLock()
 	defer d.synced.mu.RUnlock()
 	return &Unreported{device: d, peers: maps.Clone(d.synced.peers)} // what is known of a partition is replaced as a whole
@@ -82,6 +83,7 @@ func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Rec
 
 // End says that the rows of what Visit found are durable.
 func (u *Unreported) End() {
+	u.device.unvisited.Store(false)
 	if u.hasAll {
 		u.device.unreported.Store(false)
 	}
@@ -124,14 +126,16 @@ func (u *Unreported) span(r Replica) (from bundle.Position, through uint64, err 
 	err = r.during(func(b *bundle.Bundle) error {
 		from.Bundle = b.Identity()
 		through = r.device.partitionOf(b.ID()).lastAtOpening()
+		// Peers may have got since what no container knows, and the other way round. NoteRows notes
+		// nothing before End, so this is from before the start, or from a partition that was split.
+		if told := r.device.synced.of(b, toldPeer); told.LSN > 0 {
+			from = told
+			return nil
+		}
 		isKnown := false
 		for _, h := range u.peers[placeOf(b.ID())] {
 			if h.Bundle != from.Bundle {
 				continue
-			}
-			if h.peer == toldPeer { // peers may have got since what no container knows, and the other way round
-				from.LSN = h.LSN
-				return nil
 			}
 			if !isKnown || h.LSN < from.LSN {
 				from.LSN = h.LSN
