@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -50,13 +51,11 @@ func (s *Server) putCopy(x *exchange) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return s.failHalfway(x, mount, err, keptRows(x, previous.Kept))
 	}
-	if err := hideLate(x, mount.Store, m, previous); err != nil {
-		return err
-	}
+	hidden := hideLate(x, mount.Store, m, previous)
 	// The values that the listing shows instead may come from the source.
-	if err := s.updateAfterPut(x, mount, m, m.System, previous); err != nil {
+	if err := cmp.Or(s.updateAfterPut(x, mount, m, m.System, previous), hidden); err != nil {
 		return err
 	}
 	x.set("Etag", `"`+m.ETag+`"`)

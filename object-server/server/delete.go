@@ -59,9 +59,9 @@ func (s *Server) remove(x *exchange) error {
 	switch {
 	case isAgain: // a peer may have sent it
 	case errors.As(err, &older):
-		return refuseDelete(x, mount.Store, older)
+		return s.failHalfway(x, mount, refuseDelete(x, mount.Store, older), keptRows(x, previous.Kept))
 	case err != nil:
-		return err
+		return s.failHalfway(x, mount, err, keptRows(x, previous.Kept))
 	}
 	if err := s.updateAfterDelete(x, mount, timestamp, row, previous); err != nil {
 		return err

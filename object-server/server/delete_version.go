@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
@@ -49,24 +50,24 @@ func (s *Server) removeVersion(x *exchange, id format.VersionID) error {
 		}
 		rows = append(rows, row)
 	}
+	written := rows
 	rows = append(rows, x.listed().versionRow(versionid.Text(id), timestamp))
-	wasMarker := false
 	var gone *device.NotFoundError
-	if _, err := mount.Store.HeadVersion(x.at, id); errors.As(err, &gone) {
-		wasMarker = gone.Marker
-	}
+	_, err = mount.Store.HeadVersion(x.at, id)
+	wasMarker := errors.As(err, &gone) && gone.Marker
 	null, err := s.removeNull(x, mount.Store, id, timestamp)
 	if err != nil {
-		return err
+		return s.failHalfway(x, mount, err, written)
 	}
 	if null.Existed || null.Marker {
-		rows = append(rows, x.listed().versionRow(versionid.Null, versionid.NullRemoved(versionid.Time(id))))
+		row := x.listed().versionRow(versionid.Null, versionid.NullRemoved(versionid.Time(id)))
+		rows, written = append(rows, row), append(slices.Clone(written), row)
 		x.tellRows(rows[len(rows)-1:])
 	}
 	// This is done for a null version too: a replica that misses this request may keep it under its id.
 	previous, err := x.removeAs(mount.Store, id, timestamp)
 	if err != nil {
-		return err
+		return s.failHalfway(x, mount, err, written)
 	}
 	if null.Existed {
 		previous = null

@@ -202,6 +202,13 @@ func (s *Server) deliver(x *exchange, mount *devices.Mount, all []updates.Update
 	return nil
 }
 
+// failHalfway delivers the rows of what a request has written before err, with which it fails. Those that cannot be saved
+// are kept in memory.
+func (s *Server) failHalfway(x *exchange, mount *devices.Mount, err error, written []updates.Row) error {
+	_ = s.deliver(x, mount, s.containerUpdates(x, written...))
+	return err
+}
+
 // rowVersion is the version of the row of an object; empty for the null version.
 func rowVersion(m *format.Metadata) string {
 	if m.VersionID.IsNull() {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -57,12 +58,10 @@ func (s *Server) put(x *exchange) error {
 		return err
 	})
 	if err != nil && !isWritten(mount.Store, x.at, &m, err) {
-		return err
+		return s.failHalfway(x, mount, err, keptRows(x, previous.Kept))
 	}
-	if err := hideLate(x, mount.Store, &m, previous); err != nil {
-		return err
-	}
-	if err := s.updateAfterPut(x, mount, &m, received.footers, previous); err != nil {
+	hidden := hideLate(x, mount.Store, &m, previous)
+	if err := cmp.Or(s.updateAfterPut(x, mount, &m, received.footers, previous), hidden); err != nil {
 		return err
 	}
 	x.set("Etag", `"`+m.ETag+`"`)

@@ -48,7 +48,7 @@ func (s *Server) restore(x *exchange) error {
 	}
 	upload, err := mount.Store.NewUpload(x.at, 0)
 	if err != nil {
-		return err
+		return s.failHalfway(x, mount, err, rows)
 	}
 	defer upload.Abort()
 	m := format.Metadata{
@@ -60,7 +60,7 @@ func (s *Server) restore(x *exchange) error {
 		m.System[restoredNullName] = "true"
 	}
 	if _, err := upload.Commit(&m); err != nil {
-		return err
+		return s.failHalfway(x, mount, err, rows)
 	}
 	rows = append(rows, x.listed().restoredRow(target, timestamp))
 	if err := s.deliver(x, mount, s.containerUpdates(x, rows...)); err != nil {
