@@ -38,7 +38,8 @@ func (d *Device) NoteRows(all []RowPosition) error {
 	}
 	for _, one := range all {
 		err := one.SetSyncedThrough(toldPeer, one.Position)
-		if err != nil && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrQuarantined) && !errors.Is(err, errMoved) {
+		isGone := errors.Is(err, ErrChanged) || errors.Is(err, ErrInvalid) || errors.Is(err, errMoved) // or it was split
+		if err != nil && !isGone && !errors.Is(err, ErrQuarantined) {
 			return err
 		}
 	}

@@ -62,23 +62,46 @@ func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Rec
 		if !ok {
 			continue
 		}
-		partitions, err := d.Partitions(policy)
+		isRead, err := u.visitPolicy(ctx, policy, visit)
 		if err != nil {
 			return err
 		}
+		hasAll = hasAll && isRead
+	}
+	u.hasAll = hasAll
+	return nil
+}
+
+// visitPolicy visits partitions until there is none that it has not visited: those that are split
+// meanwhile leave halves. It returns false if not all could be read.
+func (u *Unreported) visitPolicy(
+	ctx context.Context, policy int, visit func(Location, *format.Record, *format.Metadata) error,
+) (bool, error) {
+	visited := make(map[bundle.ID]bool)
+	hasAll := true
+	for before := -1; before < len(visited); {
+		before = len(visited)
+		partitions, err := u.device.Partitions(policy)
+		if err != nil {
+			return false, err
+		}
 		for _, partition := range partitions {
-			if err := ctx.Err(); err != nil {
-				return err
+			id, ok := u.device.bundleIn(policy, partition)
+			if !ok || visited[id] {
+				continue
 			}
-			isRead, err := u.visitPartition(d.Replica(policy, partition), visit)
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			visited[id] = true
+			isRead, err := u.visitPartition(u.device.Replica(policy, partition), visit)
 			if err != nil {
-				return err
+				return false, err
 			}
 			hasAll = hasAll && isRead
 		}
 	}
-	u.hasAll = hasAll
-	return nil
+	return hasAll, nil
 }
 
 // End says that the rows of what Visit found are durable.

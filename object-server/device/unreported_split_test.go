@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/format"
 	"martlet/object-server/vfs"
 )
 
@@ -92,5 +93,35 @@ func TestDropWhileRowsAreOwed(t *testing.T) {
 		t.Errorf("visited %q, want %q", got, want)
 	}
 	must[int](t)(0, r.Drop(must[bundle.Position](t)(r.Position())))
+	must[int](t)(0, d.Close())
+}
+
+// A partition that is split while others are visited leaves its records to its halves.
+func TestUnreportedDuringASplit(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	d := open(t, fs, "/d", crashOptions(SyncFdatasync))
+	names := map[string]bool{}
+	for i := range 20 { // of both partitions
+		name := fmt.Sprintf("/a/c/%d", i)
+		must[State](t)(put(d, locate(name, modelBits), name, 10, nil))
+		names[name] = true
+	}
+	left := fs.KillClone()
+	must[int](t)(0, d.Close())
+	d = open(t, left, "/d", crashOptions(SyncFdatasync))
+	u, isFirst := d.Unreported(), true
+	must[int](t)(0, u.Visit(t.Context(), func(_ Location, _ *format.Record, m *format.Metadata) error {
+		if isFirst {
+			isFirst = false
+			for range 3 { // the last partition is split first
+				must[int](t)(0, raiseStep(d))
+			}
+		}
+		delete(names, m.Name)
+		return nil
+	}))
+	if len(names) > 0 {
+		t.Errorf("not visited: %v", names)
+	}
 	must[int](t)(0, d.Close())
 }
