@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -72,6 +73,20 @@ func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Rec
 	return nil
 }
 
+// visitAgainAfter is how long a visit waits for a device that is busy, or does not answer.
+const visitAgainAfter = 200 * time.Millisecond
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // visitPolicy visits partitions until there is none that it has not visited: those that are split
 // meanwhile leave halves. It returns false if not all could be read.
 func (u *Unreported) visitPolicy(
@@ -95,6 +110,12 @@ func (u *Unreported) visitPolicy(
 			}
 			visited[id] = true
 			isRead, err := u.visitPartition(u.device.Replica(policy, partition), visit)
+			for errors.Is(err, ErrBusy) || errors.Is(err, ErrStuck) {
+				if err := pause(ctx, visitAgainAfter); err != nil {
+					return false, err
+				}
+				isRead, err = u.visitPartition(u.device.Replica(policy, partition), visit)
+			}
 			if err != nil {
 				return false, err
 			}
@@ -133,7 +154,7 @@ func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Reco
 		})
 	}
 	switch {
-	case stopped != nil, errors.Is(err, ErrOut), errors.Is(err, ErrClosed):
+	case stopped != nil, errors.Is(err, ErrOut), errors.Is(err, ErrClosed), errors.Is(err, ErrBusy), errors.Is(err, ErrStuck):
 		return false, err
 	case err != nil && !errors.Is(err, ErrInvalid): // what is left of a split has no records
 		u.device.options.Logger.Error("containers may not know the last writes of a partition", "device", u.device.root,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"martlet/object-server/bundle"
 	"martlet/object-server/bundle/format"
@@ -122,6 +123,41 @@ func TestUnreportedDuringASplit(t *testing.T) {
 	}))
 	if len(names) > 0 {
 		t.Errorf("not visited: %v", names)
+	}
+	must[int](t)(0, d.Close())
+}
+
+// A partition that could not be visited because the device was busy is visited later.
+func TestUnreportedOfABusyDevice(t *testing.T) {
+	fs := vfs.NewMem("/d")
+	options := crashOptions(SyncFdatasync)
+	options.OperationsMax, options.busyAfter = 4, time.Millisecond
+	d := open(t, fs, "/d", options)
+	for partition := range uint32(2) {
+		must[State](t)(put(d, Location{0, partition, locate("/a/c/o", 0).Hash}, "/a/c/o", 10, nil))
+	}
+	left := fs.KillClone()
+	must[int](t)(0, d.Close())
+	d = open(t, left, "/d", options)
+	u, places, visits := d.Unreported(), d.operations.places, 0
+	must[int](t)(0, u.Visit(t.Context(), func(Location, *format.Record, *format.Metadata) error {
+		if visits++; visits == 1 {
+			for len(places) < cap(places) {
+				places <- struct{}{}
+			}
+			go func() { places <- struct{}{} }() // that of this visit, as soon as it ends
+			time.Sleep(10 * time.Millisecond)
+			time.AfterFunc(100*time.Millisecond, func() {
+				for range cap(places) {
+					<-places
+				}
+			})
+		}
+		return nil
+	}))
+	u.End()
+	if visits != 2 || d.unreported.Load() {
+		t.Errorf("%d are visited, want 2; some is not: %v", visits, d.unreported.Load())
 	}
 	must[int](t)(0, d.Close())
 }
