@@ -47,9 +47,10 @@ func (d *Device) Unreported() *Unreported {
 
 // Visit calls visit with the newest records of each partition that count, oldest first:
 // those behind the position of NoteRows. Where none is known, those that not all known
-// peers had when the device was opened, at most unreportedMax. It ends with the first error of visit, with that of ctx, or with
-// ErrOut or ErrClosed. A partition that fails as a whole is logged and left out: the next
-// process looks at it again. A record that cannot be read is damage, and is not visited.
+// peers had when the device was opened, at most unreportedMax. It ends with the first
+// error of visit, with that of ctx, or with ErrOut or ErrClosed. It waits for a device that
+// is busy. A partition that fails as a whole is logged and left out: the next process looks
+// at it again. A record that cannot be read is damage, and is not visited.
 func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Record, *format.Metadata) error) error {
 	d := u.device
 	entries, err := d.fs.ReadDir(d.root)
