@@ -144,6 +144,9 @@ SPARES_VERSIONS = "martlet.spares_versions"
 #: objects a PUT replaces or a DELETE removes: the quoted path ``/account/container/object``, and
 #: the upload's id.
 REPLACED_UPLOADS = "martlet.replaced_uploads"
+#: ``bool``. Written by s3api in a PUT. Read by the app. A PUT with the same timestamp was sent
+#: before. A replica that has its object answers 409, and counts as one that has stored it.
+SENT_BEFORE = "martlet.sent_before"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
 #: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns
 #: the names to refuse, with reasons.

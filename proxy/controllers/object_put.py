@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from martlet.http.environ import REPLACED_UPLOADS
+from martlet.http.environ import REPLACED_UPLOADS, SENT_BEFORE
 from martlet.http.headers import Headers
 from martlet.http.request import Request
 from martlet.http.response import Response, http_date, http_error
@@ -70,8 +70,7 @@ class Store(NamedTuple):
         else:
             length, footers, outcomes = self._send_in_pieces(length)
         self.write.note_missed(self.core, outcomes)
-        timestamp = self.req.environ["HTTP_X_TIMESTAMP"]
-        answers = own_write_done([o.answer for o in outcomes], timestamp, 201)
+        answers = self._done(outcomes)
         response = self._response(answers)
         if sums is not None and "Etag" not in response.headers:
             # All answers were lost: at the second request, each device found its own write done.
@@ -84,6 +83,14 @@ class Store(NamedTuple):
         if have_known_rows(outcomes):
             self.write.row.send_known(outcomes, row_headers(self.write.headers))
         return response
+
+    def _done(self, outcomes: list[Outcome]) -> list[Answer]:
+        """The answers; 201 where this same write was refused as it is there already."""
+        environ = self.req.environ
+        answers = [outcome.answer for outcome in outcomes]
+        return own_write_done(
+            answers, environ["HTTP_X_TIMESTAMP"], 201, was_sent_before=SENT_BEFORE in environ
+        )
 
     def _tell_replaced(self, status: int, outcomes: list[Outcome]) -> None:
         """Tell s3api the upload that this write replaced; one with status 202 replaces nothing."""

@@ -25,17 +25,21 @@ class Answer(NamedTuple):
 UNAVAILABLE = Answer(503)
 
 
-def own_write_done(answers: Iterable[Answer], timestamp: str, status: int) -> list[Answer]:
+def own_write_done(
+    answers: Iterable[Answer], timestamp: str, status: int, *, was_sent_before: bool = False
+) -> list[Answer]:
     """The answers, with ``status`` in place of each 409 that this write itself caused.
 
     If a request was sent twice because its first answer got lost, the second one finds its own
     timestamp. If a request that was sent once finds its timestamp, that is another write of the
     same time, so the request did nothing.
+
+    :param was_sent_before: all replicas may have got the write before, by another request.
     """
     return [
         Answer(status, answer.headers, answer.body)
         if answer.status == 409
-        and answer.was_resent
+        and (answer.was_resent or was_sent_before)
         and answer.headers.get("x-backend-timestamp") == timestamp
         else answer
         for answer in answers

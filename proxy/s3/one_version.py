@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from martlet.http.environ import Environ
+from martlet.http.environ import SENT_BEFORE, Environ
 from martlet.http.headers import environ_key
 from martlet.words.timestamp import Timestamp
 from proxy.headers import IF_TIMESTAMP
@@ -27,8 +27,9 @@ from proxy.s3.object_headers import ETAG
 from proxy.s3.uploads import Upload, made_of
 from proxy.s3.wire.errors import S3Error
 
-#: Writes with a condition before one without. Other clients may write the key all the time.
-_CONDITIONAL_TRIES = 4
+#: Writes with a condition before one without. Other clients may write the key all the time. Each
+#: that is refused lets another write of the key in, so a crowd needs about as many as it has.
+_CONDITIONAL_TRIES = 12
 _REFUSED = (202, 409, 412)
 _DATA_TIME = "x-backend-data-timestamp"
 
@@ -69,6 +70,7 @@ class OneVersion:
         self._look()
         if self._sent_at:
             environ["HTTP_X_TIMESTAMP"] = self._sent_at
+            environ[SENT_BEFORE] = True
         environ.update(condition)
         self._depends = bool(condition)
 

@@ -22,6 +22,7 @@ from fake_devices import (
 from patience import patiently
 
 from martlet.conf.constraints import Constraints
+from martlet.http.environ import SENT_BEFORE
 
 SMALL = b"x" * 4096
 LARGE = bytes(range(256)) * 4096  # 1 MiB
@@ -430,6 +431,15 @@ def test_another_write_of_the_same_time_is_not_taken_for_this_one(cluster: FakeC
     assert cluster.call("PUT", "/v1/a/c/o", b"second", same).status == 202
     assert cluster.call("DELETE", "/v1/a/c/o", headers=same).status == 409
     assert cluster.call("GET", "/v1/a/c/o").body == b"first"
+
+
+def test_a_write_that_some_replicas_have_is_sent_again(cluster: FakeCluster) -> None:
+    """As a completion does: 201, not 202, unless there is a newer object."""
+    same: dict[str, Any] = {"headers": {"X-Timestamp": "1700000000.00000"}}
+    assert cluster.call("PUT", "/v1/a/c/o", SMALL, **same).status == 201
+    assert cluster.call("PUT", "/v1/a/c/o", SMALL, **same, **{SENT_BEFORE: True}).status == 201
+    assert cluster.call("PUT", "/v1/a/c/o", b"newer").status == 201
+    assert cluster.call("PUT", "/v1/a/c/o", SMALL, **same, **{SENT_BEFORE: True}).status == 202
 
 
 @pytest.mark.parametrize("header", ["X-Delete-At", "X-Delete-After"])

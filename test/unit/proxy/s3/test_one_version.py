@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from martlet.http.environ import MADE_OF, Environ
+from martlet.http.environ import MADE_OF, SENT_BEFORE, Environ
 from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.headers import IF_TIMESTAMP
@@ -140,7 +140,7 @@ def test_an_own_version_at_too_few_replicas_is_written_again(storage: Storage) -
     assert one.shall_repeat(environ, 503)
     for made in ("", OWN):
         storage.made = made
-        assert prepared(one) == {"HTTP_X_TIMESTAMP": OWN}
+        assert prepared(one) == {"HTTP_X_TIMESTAMP": OWN, SENT_BEFORE: True}
     storage.made = "1795223560.00000"
     with pytest.raises(Repeated):
         prepared(one)
