@@ -367,7 +367,12 @@ def _send_manifest(
         if not problems:
             one.prepare(environ)
         if not problems and lock:
-            lock_parts(call, [(upload.container, upload.part(n)) for n, _ in parts], lock)
+            try:
+                lock_parts(call, [(upload.container, upload.part(n)) for n, _ in parts], lock)
+            except S3Error as error:
+                if error.code in ("AccessDenied", "OperationAborted"):
+                    one.await_other()
+                raise
         return problems
 
     environ[SLO_MANIFEST_HOOK] = check
