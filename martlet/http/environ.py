@@ -147,6 +147,10 @@ REPLACED_UPLOADS = "martlet.replaced_uploads"
 #: ``bool``. Written by s3api in a PUT. Read by the app. A PUT with the same timestamp was sent
 #: before. A replica that has its object answers 409, and counts as one that has stored it.
 SENT_BEFORE = "martlet.sent_before"
+#: ``bool``. Written by s3api in a POST that locks. Read by the app. A replica that refuses the lock
+#: because it has one that protects as well and as long counts as one that has taken it. If one has
+#: a later change that protects less, the answer is 409.
+LOCKS_AT_LEAST = "martlet.locks_at_least"
 #: ``Callable[[list[dict[str, Any]]], list[tuple[str, str]]]``. Written by s3api. Read by slo. Takes
 #: the entries of a manifest before it is stored, each with the ``headers`` of its object; returns
 #: the names to refuse, with reasons.

@@ -6,12 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from martlet.conf.options import is_true
-from martlet.http.environ import MADE_OF, REPLACED_UPLOADS, SPARES_LARGE, SYNC_KEY
+from martlet.http.environ import (
+    LOCKS_AT_LEAST,
+    MADE_OF,
+    REPLACED_UPLOADS,
+    SPARES_LARGE,
+    SYNC_KEY,
+)
 from martlet.http.request import Request
 from martlet.http.response import Response, http_error
 from martlet.words.timestamp import Timestamp
 from proxy.controllers.conditional import delete_in_order, majority
-from proxy.controllers.locked import check_unlocked
+from proxy.controllers.locked import check_unlocked, with_locks
 from proxy.controllers.made_of import find_made
 from proxy.controllers.object_get import response_of
 from proxy.controllers.object_put import Store
@@ -105,7 +111,7 @@ class ObjectController:
         return Store(core, req, write).run()
 
     def post(self, req: Request, resource: Resource) -> Response:
-        """202; 400, 404, 503."""
+        """202; 400, 403, 404, 409, 503."""
         core = self._core
         options = core.options
         info, version = self._admit(req, resource, is_write=True)
@@ -122,6 +128,9 @@ class ObjectController:
         sent = write.wire_headers()
         timestamp = req.environ["HTTP_X_TIMESTAMP"]
         outcomes = core.ask(write.request, write.nodes, sent)
+        is_at_least = LOCKS_AT_LEAST in req.environ
+        if is_at_least:
+            outcomes = with_locks(core, write, outcomes)
         answers = own_write_done([o.answer for o in outcomes], timestamp, 202)
         found = sum(1 for answer in answers if answer.status == 202)
         replicas = write.nodes.primary_count
@@ -137,9 +146,13 @@ class ObjectController:
                 lambda statuses: len(statuses) == len(handoffs),
                 options.post_quorum_timeout,
             )
+            if is_at_least:
+                outcomes = with_locks(core, write, outcomes)
         write.note_missed(core, outcomes)
         answers = own_write_done([o.answer for o in outcomes], timestamp, 202)
         refuse_locked(answers)
+        if is_at_least and any(answer.status == 409 for answer in answers):
+            raise http_error(409)  # replicas that merge their locks would take the later change
         is_lock = any(name in headers for name in LOCK_CHANGES)
         needed = majority(replicas) if is_lock else quorum_size(replicas)
         best = core.best(write.request, answers, replicas, quorum=needed)

@@ -19,6 +19,7 @@ from martlet.http.environ import (
     FETCH_KEYS,
     KEYSTONE_IDENTITY,
     KEYSTONE_INFO,
+    LOCKS_AT_LEAST,
     LOOK_UP,
     MADE_OF,
     ORIGINAL_METHOD,
@@ -65,6 +66,7 @@ _OWN = frozenset(
     [
         ACCESS_LOG_MADE,
         FETCH_KEYS,
+        LOCKS_AT_LEAST,
         LOOK_UP,
         MADE_OF,
         ORIGINAL_METHOD,

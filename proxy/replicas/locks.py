@@ -97,6 +97,22 @@ def is_locked(headers: Mapping[str, str], now: float, *, bypass: bool) -> bool:
     return counts and float(headers.get(LOCK_UNTIL.lower(), "0")) > now
 
 
+def is_at_least(headers: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether the lock in the headers of an answer protects as well and as long as another one.
+
+    :param headers: names in lower case.
+    :param wanted: the headers of the other one.
+    """
+    if wanted.get(LOCK_HOLD) == "on" and headers.get(LOCK_HOLD.lower()) != "on":
+        return False
+    mode = wanted.get(LOCK_MODE)
+    if mode is None:
+        return True
+    if mode not in MODES or headers.get(LOCK_MODE.lower()) not in (mode, COMPLIANCE):
+        return False
+    return Timestamp(headers.get(LOCK_UNTIL.lower(), "0")) >= Timestamp(wanted[LOCK_UNTIL])
+
+
 def refuse_locked(answers: Iterable[Answer]) -> None:
     """
     :raises HTTPException: (403) a replica knows that the version is locked. Another one may not.

@@ -367,12 +367,7 @@ def _send_manifest(
         if not problems:
             one.prepare(environ)
         if not problems and lock:
-            try:
-                lock_parts(call, [(upload.container, upload.part(n)) for n, _ in parts], lock)
-            except S3Error as error:
-                if error.code in ("AccessDenied", "OperationAborted"):
-                    one.await_other()
-                raise
+            lock_parts(call, [(upload.container, upload.part(n)) for n, _ in parts], lock)
         return problems
 
     environ[SLO_MANIFEST_HOOK] = check

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping
 from xml.etree.ElementTree import Element
 
 from martlet.conf.options import is_true
+from martlet.http.environ import LOCKS_AT_LEAST
 from martlet.http.headers import Headers
 from martlet.http.response import Response
 from martlet.words.timestamp import Timestamp
 from proxy.crew import run_crew
+from proxy.middleware.subrequest import close_body
 from proxy.replicas.locks import (
     ENABLED_SYSMETA,
     LOCK_HOLD,
@@ -47,6 +49,8 @@ from proxy.s3.wire.xml_in import parse_xml
 _DOCUMENT_BYTES_MAX = 10240
 _PARTS_AT_ONCE = 8
 _PATIENCE = 3600.0
+#: Before a part is locked again, seconds: the clocks of two proxies may differ.
+_PAUSES = (0.05, 0.2, 0.8)
 _NO_LOCK = "NoSuchObjectLockConfiguration"
 _NOT_VERSIONED = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
 
@@ -114,9 +118,19 @@ def lock_of_object(call: Call, given: Mapping[str, str]) -> dict[str, str]:
     return {**by_rule, **given}
 
 
-def lock_parts(call: Call, parts: Iterable[tuple[str, str]], lock: Mapping[str, str]) -> None:
+def lock_parts(
+    call: Call,
+    parts: Iterable[tuple[str, str]],
+    lock: Mapping[str, str],
+    *,
+    weakens: bool = False,
+) -> None:
     """Lock the parts of a large object: their containers and names.
 
+    Other versions may have the same parts, and another request may lock them at this moment. So a
+    part that has a lock which protects as well and as long is locked.
+
+    :param weakens: the lock may be weaker than the one that the parts have.
     :raises S3Error: one of them could not be locked.
     """
     left = iter(list(parts))
@@ -127,7 +141,10 @@ def lock_parts(call: Call, parts: Iterable[tuple[str, str]], lock: Mapping[str, 
         if not container or failures:
             return False
         try:
-            call.ask("POST", container, name, headers=lock)
+            if weakens:
+                call.ask("POST", container, name, headers=lock)
+            else:
+                _lock_part(call, container, name, lock)
         except S3Error as error:
             failures.append(error)
         return True
@@ -136,6 +153,22 @@ def lock_parts(call: Call, parts: Iterable[tuple[str, str]], lock: Mapping[str, 
         pass
     if failures:
         raise failures[0]
+
+
+def _lock_part(call: Call, container: str, name: str, lock: Mapping[str, str]) -> None:
+    """Lock one part; again, with a later timestamp, if a weaker lock came with a later one.
+
+    :raises S3Error: it could not be locked.
+    """
+    for pause in (*_PAUSES, None):
+        environ = call.request("POST", container, name, headers=lock)
+        environ[LOCKS_AT_LEAST] = True
+        allowed = () if pause is None else (409,)
+        status, _, chunks = call.send_or_refuse(environ, container, name, allowed)
+        close_body(chunks)
+        if pause is None or status != 409:
+            return
+        time.sleep(pause)
 
 
 def _document(call: Call, root: str) -> Element:
@@ -168,4 +201,4 @@ def _change(call: Call, stored: Headers, change: Mapping[str, str], *, weakens: 
         lock_parts(call, parts, change)
     call.ask("POST", call.bucket, call.key, query=version, headers=change)
     if weakens:
-        lock_parts(call, parts, change)
+        lock_parts(call, parts, change, weakens=True)

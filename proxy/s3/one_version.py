@@ -14,7 +14,6 @@ too: two versions do less harm than none. They share the parts.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from martlet.http.environ import SENT_BEFORE, Environ
@@ -31,8 +30,6 @@ from proxy.s3.wire.errors import S3Error
 #: Writes with a condition before one without. Other clients may write the key all the time. Each
 #: that is refused lets another write of the key in, so a crowd needs about as many as it has.
 _CONDITIONAL_TRIES = 12
-#: A completion needs some hundredths of a second from the lock of the parts to the object.
-_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
 _REFUSED = (202, 409, 412)
 _DATA_TIME = "x-backend-data-timestamp"
 
@@ -94,15 +91,6 @@ class OneVersion:
             self._tries_left = 0
             self._sent_at = environ.get("HTTP_X_TIMESTAMP", "")
         return True
-
-    def await_other(self) -> None:
-        """After a refusal to lock the parts: another completion may have locked them for longer.
-
-        :raises Repeated: it has made a version meanwhile.
-        """
-        for seconds in _PAUSES:
-            time.sleep(seconds)
-            self._look()
 
     def _condition(self) -> dict[str, str]:
         """The keys of the environ that make a write depend on what is current."""

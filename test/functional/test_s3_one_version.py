@@ -95,6 +95,23 @@ def test_completions_at_once_with_a_condition(proxies: tuple[Any, Any]) -> None:
         assert len(told) == 1
 
 
+@pytest.mark.parametrize("mode", ["GOVERNANCE", "COMPLIANCE"])
+def test_completions_at_once_that_lock_the_parts(proxies: tuple[Any, Any], mode: str) -> None:
+    """Each has a time of its own until which it locks the parts."""
+    s3 = proxies[0]
+    bucket = f"one-version-{next(_numbers)}-{os.getpid()}"
+    s3.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+    rule = {"DefaultRetention": {"Mode": mode, "Days": 1}}
+    wanted = {"ObjectLockEnabled": "Enabled", "Rule": rule}
+    s3.put_object_lock_configuration(Bucket=bucket, ObjectLockConfiguration=wanted)
+    for number in range(8):
+        key = f"k{number}"
+        told = at_once(proxies, **begin(s3, bucket, key))
+        assert told == set(versions_of(s3, bucket, key))
+        assert len(told) == 1
+        assert read(s3, bucket, told.pop(), key) == b"onetwo"
+
+
 def test_other_writes_of_the_key_refuse_no_completion(proxies: tuple[Any, Any]) -> None:
     s3 = proxies[0]
     bucket = new_bucket(s3)

@@ -9,7 +9,7 @@ import pytest
 from fake_cluster import FakeCluster
 from fake_devices import Seen
 
-from martlet.http.environ import VERSION_REQUEST
+from martlet.http.environ import LOCKS_AT_LEAST, VERSION_REQUEST
 from proxy.replicas.versions import VersionRequest
 
 OBJECT = "/v1/a/c/o"
@@ -113,3 +113,73 @@ def test_a_lock_needs_more_than_half_of_two_replicas(
     assert cluster.call("POST", OBJECT, headers=hold).status == 503
     cluster.devices[0].fault = None
     assert cluster.call("POST", OBJECT, headers=hold).status == 202
+
+
+# --- locks that another request made longer
+
+UNTIL = "2000000000.00000"
+WANTED = {"X-Backend-Lock-Mode": "GOVERNANCE", "X-Backend-Lock-Until": UNTIL}
+
+
+def lock(mode: str, until: str, hold: str = "") -> dict[str, str]:
+    """The headers of a lock in an answer."""
+    found = {"X-Backend-Lock-Mode": mode, "X-Backend-Lock-Until": until}
+    return {**found, "X-Backend-Lock-Hold": hold} if hold else found
+
+
+def refuse(cluster: FakeCluster, count: int, status: int, found: dict[str, str]) -> None:
+    """So many replicas refuse a POST, and have this lock."""
+    for device in cluster.devices[:count]:
+        device.fault = lambda seen: status if seen.method == "POST" else None
+        device.fault_headers = REFUSED if status == 403 else {"X-Backend-Timestamp": UNTIL}
+        device.read_headers = found
+
+
+@pytest.mark.parametrize("status", [403, 409])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    "found",
+    [
+        lock("GOVERNANCE", UNTIL),
+        lock("GOVERNANCE", "2000000000.00001"),
+        lock("COMPLIANCE", "2000000001.00000", "on"),
+    ],
+)
+def test_a_replica_that_has_such_a_lock_is_locked(
+    locking: FakeCluster, status: int, count: int, found: dict[str, str]
+) -> None:
+    refuse(locking, count, status, found)
+    assert locking.call("POST", OBJECT, headers=WANTED, **{LOCKS_AT_LEAST: True}).status == 202
+    assert requests_of(locking, "HEAD") == count
+    if status == 403 or count > 1:
+        assert locking.call("POST", OBJECT, headers=WANTED).status == status
+
+
+@pytest.mark.parametrize("status", [403, 409])
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (WANTED, {}),
+        (WANTED, {"X-Backend-Lock-Hold": "on"}),
+        (WANTED, lock("GOVERNANCE", "1999999999.99999")),
+        (WANTED, lock("COMPLIANCE", "1999999999.99999")),
+        (lock("COMPLIANCE", UNTIL), lock("GOVERNANCE", "2100000000.00000")),
+        (lock("GOVERNANCE", UNTIL, "on"), lock("GOVERNANCE", UNTIL, "off")),
+        ({"X-Backend-Lock-Hold": "on"}, lock("GOVERNANCE", UNTIL)),
+        ({"X-Backend-Lock-Mode": "NONE"}, lock("GOVERNANCE", UNTIL)),
+    ],
+)
+def test_a_weaker_lock_is_no_such_lock(
+    locking: FakeCluster, status: int, wanted: dict[str, str], found: dict[str, str]
+) -> None:
+    """One that came later wins where replicas merge their locks, so one such replica decides."""
+    refuse(locking, 1, status, found)
+    answer = locking.call("POST", OBJECT, headers=wanted, **{LOCKS_AT_LEAST: True})
+    assert answer.status == status
+
+
+def test_a_lock_that_few_replicas_have_is_no_lock(locking: FakeCluster) -> None:
+    refuse(locking, 1, 403, lock("COMPLIANCE", "2000000001.00000"))
+    for device in locking.devices[1:]:
+        device.fault = lambda seen: 503 if seen.method == "POST" else None
+    assert locking.call("POST", OBJECT, headers=WANTED, **{LOCKS_AT_LEAST: True}).status == 503

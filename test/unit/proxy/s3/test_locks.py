@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from s3_pipeline import Pipeline, code_of
 
-from martlet.http.environ import Environ
+from martlet.http.environ import LOCKS_AT_LEAST, Environ
+from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.replicas.locks import Rule, is_locked, lock_by_rule, rule_of
+from proxy.s3.object_lock import lock_parts
 from proxy.s3.wire.errors import S3Error
 from proxy.s3.wire.locks import (
     HOLD_HEADER,
@@ -347,3 +351,40 @@ def test_create_bucket_with_object_lock() -> None:
     assert "HTTP_X_CONTAINER_SYSMETA_OBJECT_LOCK" not in seen[1]
     status, _, body = Pipeline(answer).ask("PUT", "/bucket", {header: "maybe"})
     assert (status, code_of(body)) == (400, "InvalidArgument")
+
+
+class Parts:
+    """Answers to requests about parts, in place of a call and its pipeline."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+        self.sent: list[tuple[str, bool]] = []
+
+    def request(self, method: str, container: str, name: str, *, headers: Any) -> Environ:
+        assert (method, container, headers) == ("POST", "b+segments", {"X-Backend-Lock-Hold": "on"})
+        return {}
+
+    def send_or_refuse(
+        self, environ: Environ, container: str, name: str, allowed: Iterable[int]
+    ) -> tuple[int, Headers, list[bytes]]:
+        self.sent.append((name, environ[LOCKS_AT_LEAST]))
+        status = self.statuses.pop(0)
+        if status != 202 and status not in allowed:
+            raise S3Error("OperationAborted" if status == 409 else "AccessDenied")
+        return status, Headers(), []
+
+
+def test_a_part_that_another_request_locks_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is locked with a later timestamp, unless its lock is as strong."""
+    slept: list[float] = []
+    monkeypatch.setattr("proxy.s3.object_lock.time.sleep", slept.append)
+    hold, part = {"X-Backend-Lock-Hold": "on"}, ("b+segments", "k/ID/1")
+    parts: Any = Parts(409, 409, 202)
+    lock_parts(parts, [part], hold)
+    assert (parts.sent, len(slept)) == ([("k/ID/1", True)] * 3, 2)
+    with pytest.raises(S3Error, match="AccessDenied"):
+        lock_parts(Parts(403), [part], hold)  # type: ignore[arg-type]
+    with pytest.raises(S3Error, match="OperationAborted"):
+        lock_parts(Parts(*[409] * 4), [part], hold)  # type: ignore[arg-type]

@@ -163,16 +163,3 @@ def test_servers_that_do_not_answer_refuse_nothing(storage: Storage) -> None:
     environ = prepared(one)
     assert environ == {}
     assert not one.shall_repeat(environ, 503)
-
-
-def test_another_completion_that_has_locked_the_parts(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(one_version.time, "sleep", slept.append)
-    one = one_of(storage)
-    one.await_other()
-    assert slept == list(one_version._PAUSES)
-    storage.made = OWN
-    with pytest.raises(Repeated):
-        one.await_other()
