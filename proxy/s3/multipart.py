@@ -56,6 +56,7 @@ from proxy.s3.uploads import (
     Upload,
     completed_etag,
     find_upload,
+    id_of_made,
     made_of,
     new_upload_id,
     part_number,
@@ -237,7 +238,7 @@ def complete_upload(call: Call) -> Response:
 def _completed_before(call: Call, made: Upload, etag: str) -> Response:
     """The answer to a completion that was sent again, from the object that there is."""
     shown = expiration(call, lambda: facts_of(call, made.headers))
-    version = made.headers.get("x-object-version-id")
+    version = id_of_made(call, made)
     if version:
         shown["x-amz-version-id"] = version
     return _completed(call, etag, shown, str(made.headers.get(CHECKSUM, "")))

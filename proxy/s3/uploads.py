@@ -17,7 +17,7 @@ from martlet.http.environ import MADE_OF
 from martlet.http.headers import Headers
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import Answered, close_body
-from proxy.replicas.versions import NULL
+from proxy.replicas.versions import NULL, VERSION_ID
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call
 from proxy.s3.object_headers import CHECKSUM_KIND, ETAG
@@ -112,6 +112,20 @@ def made_of(
     if status // 100 != 2:
         raise call.refusal(Answered(status, headers, b""), "HEAD", upload.bucket, upload.key)
     return headers
+
+
+def id_of_made(call: Call, made: Upload) -> str:
+    """The id of the version that was made of an upload; empty in a bucket without versions.
+
+    object_versioning names none while it cannot look the bucket up. The object servers do.
+    """
+    known = made.headers.get("x-object-version-id") or made.headers.get(VERSION_ID)
+    if known:
+        return str(known)
+    try:
+        return NULL if call.is_versioned(made.bucket) else ""
+    except S3Error:
+        return ""  # the object is there
 
 
 def completed_etag(upload: Upload) -> str:
