@@ -59,7 +59,6 @@ class Store(NamedTuple):
         length = self.req.content_length
         if self.req.is_chunked:
             length = None
-        sums = None
         is_small = length is not None and length <= ONE_MESSAGE_BYTES_MAX
         if length is not None and is_small and not is_conditional_put(self.req.environ):
             body = b"".join(self._read_client(length))
@@ -67,14 +66,15 @@ class Store(NamedTuple):
             sums = BodySums()
             sums.add(body)
             outcomes = self._send_in_one(body, footers, sums)
+            sent_etag = sums.etag
         else:
-            length, footers, outcomes = self._send_in_pieces(length)
+            length, footers, outcomes, sent_etag = self._send_in_pieces(length)
         self.write.note_missed(self.core, outcomes)
         answers = self._done(outcomes)
         response = self._response(answers)
-        if sums is not None and "Etag" not in response.headers:
+        if sent_etag and "Etag" not in response.headers:
             # All answers were lost: at the second request, each device found its own write done.
-            response.headers["Etag"] = sums.etag
+            response.headers["Etag"] = sent_etag
         self._tell_replaced(response.status, outcomes)
         told = told_by(outcomes)
         etag = response.headers.get("Etag")
@@ -121,8 +121,8 @@ class Store(NamedTuple):
         headers = self.write.wire_headers(footers)
         return self.core.ask(request, self.write.nodes, headers)
 
-    def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome]]:
-        """Returns the number of bytes received, the footers and the outcomes."""
+    def _send_in_pieces(self, length: int | None) -> tuple[int, Headers, list[Outcome], str]:
+        """Returns the number of bytes received, the footers, the outcomes, and the MD5 if taken."""
         received = 0
         nodes = self.write.nodes
         replicas = nodes.primary_count
@@ -137,16 +137,18 @@ class Store(NamedTuple):
         uploads = Uploads(self.core.backends, self.write.request, needs_footers=frame is not None)
         try:
             refusals = uploads.open(nodes, headers, framed_length, enough, patience)
+            known = self._done(refusals)
+            having = sum(answer.status == 201 for answer in known)  # no body is sent to these
             agree = uploads.accepts(nodes.primaries)
             if agree < enough or not may_outvote(self.req.environ, refusals, nodes.first_primary):
-                self._check_refusals(refusals, uploads.live_count)
+                self._check_refusals(known, uploads.live_count + having)
             if is_conditional and agree < enough:
                 raise http_error(503)
             uploads.start_writers()
             for chunk in self._read_client(length):
                 received += len(chunk)
                 uploads.send(chunk if frame is None else frame.add(chunk))
-                if uploads.live_count < enough:
+                if uploads.live_count + having < enough:
                     raise http_error(503, "Too few storage servers took the object.")
             footers = footers_of(self.req.environ)
             if frame is not None:
@@ -159,14 +161,15 @@ class Store(NamedTuple):
             raise
         if is_conditional:
             refusals = after_the_first(refusals)
-        said = [refusal.answer.status for refusal in refusals]
+        said = [answer.status for answer in self._done(refusals)]
         outcomes = uploads.finish(
             lambda statuses: have_quorum(said + statuses, replicas),
             patience,
         )
         if is_conditional:
             outcomes = after_the_first(outcomes)
-        return received, footers, refusals + outcomes
+        etag = "" if frame is None else frame.etag
+        return received, footers, refusals + outcomes, etag
 
     def _check_etag(self, footers: Headers, etag: str) -> None:
         """Compare the MD5 of the body with the one that the client or a filter has given."""
@@ -179,8 +182,7 @@ class Store(NamedTuple):
             status = 503 if answer is None else answer.status
             raise http_error(202 if status == 409 else status, _SENTENCES.get(status, ""))
 
-    def _check_refusals(self, refusals: list[Outcome], ready: int) -> None:
-        answers = [refusal.answer for refusal in refusals]
+    def _check_refusals(self, answers: list[Answer], ready: int) -> None:
         refuse_locked(answers)
         statuses = {answer.status for answer in answers}
         if 412 in statuses:

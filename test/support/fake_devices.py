@@ -151,9 +151,12 @@ class FakeDevice:
         if self._fails_before_the_body(sock, fault):
             return False
         if "expect" in headers:
-            early = fault if isinstance(fault, int) else self._refusal(seen)
-            if early:
-                self._answer(sock, method, early, self.fault_headers, b"")
+            if isinstance(fault, int):
+                self._answer(sock, method, fault, self.fault_headers, b"")
+                return False
+            if early := self._refusal(seen):
+                known = {"X-Backend-Timestamp": self.stored[_name(seen)].timestamp}
+                self._answer(sock, method, early, known, b"")
                 return False
             agreed = self.takes_footers and "x-backend-obj-metadata-footer" in headers
             agreement = b"X-Obj-Metadata-Footer: yes\r\n" if agreed else b""

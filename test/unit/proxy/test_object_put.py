@@ -433,13 +433,22 @@ def test_another_write_of_the_same_time_is_not_taken_for_this_one(cluster: FakeC
     assert cluster.call("GET", "/v1/a/c/o").body == b"first"
 
 
-def test_a_write_that_some_replicas_have_is_sent_again(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("body", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("missing", [0, 1, 2, 3])
+def test_a_write_that_some_replicas_have_is_sent_again(
+    cluster: FakeCluster, body: bytes, missing: int
+) -> None:
     """As a completion does: 201, not 202, unless there is a newer object."""
     same: dict[str, Any] = {"headers": {"X-Timestamp": "1700000000.00000"}}
-    assert cluster.call("PUT", "/v1/a/c/o", SMALL, **same).status == 201
-    assert cluster.call("PUT", "/v1/a/c/o", SMALL, **same, **{SENT_BEFORE: True}).status == 201
+    again = {**same, SENT_BEFORE: True}
+    assert cluster.call("PUT", "/v1/a/c/o", body, **same).status == 201
+    for device in cluster.devices[:missing]:
+        del device.stored["/a/c/o"]
+    reply = cluster.call("PUT", "/v1/a/c/o", body, **again)
+    assert (reply.status, reply.headers["etag"]) == (201, hashlib.md5(body).hexdigest())
+    assert [d.stored["/a/c/o"].body for d in cluster.devices[:3]] == [body] * 3
     assert cluster.call("PUT", "/v1/a/c/o", b"newer").status == 201
-    assert cluster.call("PUT", "/v1/a/c/o", SMALL, **same, **{SENT_BEFORE: True}).status == 202
+    assert cluster.call("PUT", "/v1/a/c/o", body, **again).status == 202
 
 
 @pytest.mark.parametrize("header", ["X-Delete-At", "X-Delete-After"])
