@@ -60,15 +60,21 @@ def at_once(proxies: tuple[Any, Any], **arguments: Any) -> set[str]:
         return {end.result()["VersionId"] for end in ends}
 
 
-def test_completions_at_once_make_one_version(proxies: tuple[Any, Any]) -> None:
+def check_completions_at_once(proxies: tuple[Any, Any], bucket: str) -> None:
+    """Complete eight uploads; each has one version, which all answers name."""
     s3 = proxies[0]
-    bucket = new_bucket(s3)
     for number in range(8):
         key = f"k{number}"
         told = at_once(proxies, **begin(s3, bucket, key))
         assert told == set(versions_of(s3, bucket, key))
         assert len(told) == 1
         assert read(s3, bucket, told.pop(), key) == b"onetwo"
+
+
+def test_completions_at_once_make_one_version(proxies: tuple[Any, Any]) -> None:
+    s3 = proxies[0]
+    bucket = new_bucket(s3)
+    check_completions_at_once(proxies, bucket)
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
 
 
@@ -104,12 +110,7 @@ def test_completions_at_once_that_lock_the_parts(proxies: tuple[Any, Any], mode:
     rule = {"DefaultRetention": {"Mode": mode, "Days": 1}}
     wanted = {"ObjectLockEnabled": "Enabled", "Rule": rule}
     s3.put_object_lock_configuration(Bucket=bucket, ObjectLockConfiguration=wanted)
-    for number in range(8):
-        key = f"k{number}"
-        told = at_once(proxies, **begin(s3, bucket, key))
-        assert told == set(versions_of(s3, bucket, key))
-        assert len(told) == 1
-        assert read(s3, bucket, told.pop(), key) == b"onetwo"
+    check_completions_at_once(proxies, bucket)
 
 
 def test_other_writes_of_the_key_refuse_no_completion(proxies: tuple[Any, Any]) -> None:
