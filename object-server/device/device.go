@@ -71,6 +71,8 @@ type Device struct {
 	unreported atomic.Bool // containers may not know the last writes of that process
 	unvisited  atomic.Bool // they have not been visited yet
 	owesRows   atomic.Bool // containers may not know writes of this one
+
+	hasLostRows atomic.Bool // rows were lost, and what Undelivered has is being visited
 }
 
 // Open takes the device over: it must exist, and no other process may have it

@@ -192,7 +192,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 			t.Fatal("older write accepted")
 		}
 		must[State](t)(put(d, loc, "/a/c/o", 3, body(3, 2<<20))) // removes the first large file
-		if n := len(tree(t, fs, root)); n != 5 {                 // objects, partition, segment, large, one file
+		if n := len(tree(t, fs, root)); n != 6 {                 // objects, partition, segment, large, one file
 			t.Fatalf("%d files and directories: %v", n, tree(t, fs, root))
 		}
 		if err := d.Close(); err != nil {
@@ -244,7 +244,7 @@ func TestTwoInodesPerPartition(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(tree(t, vfs.OS{}, root)); n != 2+2*8 { // bundles and clean-stop, and for each partition its directory and a segment
+	if n := len(tree(t, vfs.OS{}, root)); n != 3+2*8 { // bundles, synced and clean-stop, and for each partition its directory and a segment
 		t.Fatalf("%d inodes for 8 partitions", n)
 	}
 	d = open(t, vfs.OS{}, root, Options{})

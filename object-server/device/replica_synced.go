@@ -71,7 +71,8 @@ func (r Replica) SetPeers(peers []string) error {
 		c.mu.Lock()
 		c.peers[b.ID()] = peers
 		c.mu.Unlock()
-		return r.device.call(func() error { return r.device.synced.keep(placeOf(b.ID()), append(slices.Clone(peers), toldPeer)) })
+		stay := append(slices.Clone(peers), toldPeer, deliveredPeer)
+		return r.device.call(func() error { return r.device.synced.keep(placeOf(b.ID()), stay) })
 	})
 }
 

@@ -172,7 +172,7 @@ func TestEveryDisk(t *testing.T) {
 func rotOn(t *testing.T, fs vfs.FS, root string) {
 	m := smallDevice(t, fs, root)
 	flips, quarantined := 0, 0
-	for name, size := range filesBelow(t, fs, root) {
+	for name, size := range filesOfRecords(t, fs, root) {
 		for offset := int64(3); offset < size; offset += 997 {
 			flip := func(p []byte) { p[0] ^= 1 << (offset % 8) }
 			damage(t, fs, name, offset, 1, flip)

@@ -198,13 +198,13 @@ func (s *splitter) publish(policy int, parent *partition, b *bundle.Bundle, halv
 	d := s.device
 	p, _ := s.power(policy)
 	p.From = uint64(b.ID().Partition)
-	told := d.synced.of(b, toldPeer)
-	d.inheritRows(told, b.ID(), halves, false)
+	noted := d.rowsOf(b)
+	d.inheritRows(noted, b.ID(), halves, false)
 	if err := s.files[policy].Write(p); err != nil {
 		d.takeOut(err) // a restart may find either
 		return err
 	}
-	d.inheritRows(told, b.ID(), halves, true)
+	d.inheritRows(noted, b.ID(), halves, true)
 	d.bundles.mu.Lock()
 	parent.mu.Lock()
 	s.show(policy, p)

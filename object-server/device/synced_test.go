@@ -246,7 +246,7 @@ func (s *syncing) restart(after *vfs.Mem) {
 
 // lose takes away the end of the log, or makes the table rot.
 func (s *syncing) lose(fs *vfs.Mem) {
-	for name, size := range files(s.t, fs) {
+	for name, size := range filesBelow(s.t, fs, "/d") {
 		switch {
 		case filepath.Base(name) == SyncedFile && size > 0 && s.rng.IntN(3) == 0:
 			damage(s.t, fs, name, s.rng.Int64N(size), 1, func(p []byte) { p[0] ^= 1 << s.rng.IntN(8) })

@@ -6,9 +6,13 @@ import (
 	"martlet/object-server/bundle"
 )
 
-// toldPeer is no peer: its positions in the table of what peers have are those through
-// which containers know the rows of a partition.
-const toldPeer = "\x00rows"
+// These are no peers: their positions in the table of what peers have are of rows.
+const (
+	toldPeer      = "\x00rows"      // through there, all rows are delivered or pending
+	deliveredPeer = "\x00delivered" // through there, all are delivered
+)
+
+func isRowPeer(peer string) bool { return peer == toldPeer || peer == deliveredPeer }
 
 // RowPosition is how far a partition had got at some time.
 type RowPosition struct {
@@ -17,12 +21,12 @@ type RowPosition struct {
 }
 
 // RowsBegun returns how far partitions have got of whose last records it is not noted
-// that containers know them.
+// that their rows are delivered.
 func (d *Device) RowsBegun() []RowPosition {
 	var all []RowPosition
 	for _, b := range d.bundles.all() {
 		at := bundle.Position{Bundle: b.Identity(), LSN: b.Acknowledged()}
-		if d.synced.of(b, toldPeer).LSN < at.LSN {
+		if min(d.synced.of(b, toldPeer).LSN, d.synced.of(b, deliveredPeer).LSN) < at.LSN {
 			all = append(all, RowPosition{d.Replica(b.ID().Policy, b.ID().Partition), at})
 		}
 	}
@@ -32,12 +36,19 @@ func (d *Device) RowsBegun() []RowPosition {
 // NoteRows notes that all rows through positions of RowsBegun are delivered or pending:
 // after a crash, Unreported does not visit these records. It notes nothing while rows of
 // this process or the one before are neither. What cannot be noted is visited.
-func (d *Device) NoteRows(all []RowPosition) error {
+func (d *Device) NoteRows(all []RowPosition) error { return d.noteRows(all, toldPeer) }
+
+// NoteDelivered notes that all rows through positions of RowsBegun are delivered: after
+// damage in the files of pending rows, Undelivered does not visit these records. It notes
+// nothing when NoteRows does not.
+func (d *Device) NoteDelivered(all []RowPosition) error { return d.noteRows(all, deliveredPeer) }
+
+func (d *Device) noteRows(all []RowPosition, peer string) error {
 	if d.unreported.Load() || d.owesRows.Load() {
 		return nil
 	}
 	for _, one := range all {
-		err := one.SetSyncedThrough(toldPeer, one.Position)
+		err := one.SetSyncedThrough(peer, one.Position)
 		isGone := errors.Is(err, ErrChanged) || errors.Is(err, ErrInvalid) || errors.Is(err, errMoved) // or it was split
 		if err != nil && !isGone && !errors.Is(err, ErrQuarantined) {
 			return err
@@ -46,19 +57,45 @@ func (d *Device) NoteRows(all []RowPosition) error {
 	return nil
 }
 
+// noteNew notes of a bundle that a client's write has made that none of its rows is noted
+// as delivered or pending: a crash before NoteRows makes all of them. Those that Import makes
+// owe no rows here. What cannot be noted is visited within the bounds of Visit.
+func (d *Device) noteNew(b *bundle.Bundle) {
+	at := placeOf(b.ID())
+	for _, peer := range []string{toldPeer, deliveredPeer} {
+		position := bundle.Position{Bundle: b.Identity()}
+		if err := d.call(func() error { return d.synced.set(at, peer, position) }); err != nil {
+			d.options.Logger.Warn("not noted that a partition is new", "device", d.root,
+				"policy", at.policy, "partition", at.partition, "error", err)
+		}
+	}
+}
+
+// rowsOf is what is noted of the rows of a bundle.
+func (d *Device) rowsOf(b *bundle.Bundle) (noted []holding) {
+	for _, h := range d.synced.known(placeOf(b.ID())) {
+		if isRowPeer(h.peer) && h.Bundle == b.Identity() {
+			noted = append(noted, h)
+		}
+	}
+	return noted
+}
+
 // inheritRows notes for halves of a partition what is noted of it: LSNs stay. One that gets
 // the place of the partition must wait until the halves count, the other must not. What
 // cannot be noted is visited within the bounds of Visit.
-func (d *Device) inheritRows(told bundle.Position, parent bundle.ID, halves []*half, inPlace bool) {
+func (d *Device) inheritRows(noted []holding, parent bundle.ID, halves []*half, inPlace bool) {
 	for _, h := range halves {
 		at := placeOf(h.bundle.ID())
-		if told.LSN == 0 || (at == placeOf(parent)) != inPlace {
+		if (at == placeOf(parent)) != inPlace {
 			continue
 		}
-		position := bundle.Position{Bundle: h.bundle.Identity(), LSN: told.LSN}
-		if err := d.call(func() error { return d.synced.set(at, toldPeer, position) }); err != nil {
-			d.options.Logger.Warn("not noted which rows of a split partition containers know", "device", d.root,
-				"policy", at.policy, "partition", at.partition, "error", err)
+		for _, of := range noted {
+			position := bundle.Position{Bundle: h.bundle.Identity(), LSN: of.LSN}
+			if err := d.call(func() error { return d.synced.set(at, of.peer, position) }); err != nil {
+				d.options.Logger.Warn("not noted which rows of a split partition containers know", "device", d.root,
+					"policy", at.policy, "partition", at.partition, "error", err)
+			}
 		}
 	}
 }

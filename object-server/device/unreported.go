@@ -11,10 +11,13 @@ import (
 	"martlet/object-server/bundle/format"
 )
 
-// unreportedMax bounds the records of one partition that Unreported visits where NoteRows
-// has noted nothing: more than are written to one while a row waits for its container
-// server.
-const unreportedMax = 1000
+const (
+	// unreportedMax bounds the records of one partition that are visited where nothing is noted
+	// of its rows: more than are written to one while a row waits for its container server.
+	unreportedMax = 1000
+	// newMax bounds them where all is noted to be new: a replicator may have brought more.
+	newMax = 100 * unreportedMax
+)
 
 // Unreported has the records that a process which was not stopped cleanly wrote last. It
 // may have been killed after a record was durable and before a container was told of it.
@@ -24,6 +27,17 @@ type Unreported struct {
 	device *Device
 	peers  map[place][]holding // as the process left them
 	hasAll bool                // the last Visit has read all partitions
+
+	isUndelivered bool // it is of Undelivered
+	policy        int  // then it is of this one alone
+}
+
+// Undelivered has the records of a policy of which NoteDelivered has not noted that their
+// rows are delivered. Damage in the files of pending rows may have taken these rows. Visit and
+// End must follow: until then Drop fails. One at a time.
+func (d *Device) Undelivered(policy int) *Unreported {
+	d.hasLostRows.Store(true)
+	return &Unreported{device: d, isUndelivered: true, policy: policy}
 }
 
 // OweRows says whether rows of writes are nowhere but in the memory of this process. While
@@ -61,7 +75,7 @@ func (u *Unreported) Visit(ctx context.Context, visit func(Location, *format.Rec
 	hasAll := true
 	for _, entry := range entries {
 		policy, ok := parsePolicyDirectory(entry)
-		if !ok {
+		if !ok || (u.isUndelivered && policy != u.policy) {
 			continue
 		}
 		isRead, err := u.visitPolicy(ctx, policy, visit)
@@ -126,8 +140,15 @@ func (u *Unreported) visitPolicy(
 	return hasAll, nil
 }
 
+// HasAll tells whether the last Visit has read all partitions.
+func (u *Unreported) HasAll() bool { return u.hasAll }
+
 // End says that the rows of what Visit found are durable.
 func (u *Unreported) End() {
+	if u.isUndelivered {
+		u.device.hasLostRows.Store(false)
+		return
+	}
 	u.device.unvisited.Store(false)
 	if u.hasAll {
 		u.device.unreported.Store(false)
@@ -166,20 +187,25 @@ func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Reco
 }
 
 // span is what to visit of a partition: from after a position through the last LSN that
-// it had when it was opened.
+// it had when it was opened, or has now if rows were lost since.
 func (u *Unreported) span(r Replica) (from bundle.Position, through uint64, err error) {
 	err = r.during(func(b *bundle.Bundle) error {
 		from.Bundle = b.Identity()
-		through = r.device.partitionOf(b.ID()).lastAtOpening()
+		peer := toldPeer
+		if through = r.device.partitionOf(b.ID()).lastAtOpening(); u.isUndelivered {
+			peer, through = deliveredPeer, b.Acknowledged()
+		}
 		// Peers may have got since what no container knows, and the other way round. NoteRows notes
 		// nothing before End, so this is from before the start, or from a partition that was split.
-		if told := r.device.synced.of(b, toldPeer); told.LSN > 0 {
-			from = told
+		if noted := r.device.synced.of(b, peer); noted.Bundle != (format.Identity{}) {
+			if from = noted; noted.LSN == 0 && through > newMax {
+				from.LSN = through - newMax
+			}
 			return nil
 		}
 		isKnown := false
 		for _, h := range u.peers[placeOf(b.ID())] {
-			if h.Bundle != from.Bundle {
+			if h.Bundle != from.Bundle || isRowPeer(h.peer) {
 				continue
 			}
 			if !isKnown || h.LSN < from.LSN {

@@ -27,6 +27,12 @@ func visited(t *testing.T, u *Unreported) (names []string) {
 	return names
 }
 
+// forgetRows makes a partition one of which an older process has noted nothing.
+func forgetRows(t *testing.T, d *Device, peers ...string) {
+	t.Helper()
+	must[int](t)(0, d.synced.keep(place{0, 0}, peers))
+}
+
 // A process that was killed leaves its last writes, until a later one has visited them.
 func TestUnreported(t *testing.T) {
 	fs := vfs.NewMem("/d")
@@ -91,6 +97,7 @@ func TestUnreportedAndPeers(t *testing.T) {
 		positions = append(positions, must[bundle.Position](t)(r.Position()))
 	}
 	must[int](t)(0, errors.Join(r.SetSyncedThrough("n1", positions[0]), r.SetSyncedThrough("n2", positions[1])))
+	forgetRows(t, d, "n1", "n2")
 	left := fs.KillClone()
 	must[int](t)(0, d.Close())
 	d = open(t, left, "/d", modelOptions)
@@ -111,6 +118,7 @@ func TestUnreportedIsBounded(t *testing.T) {
 		name := fmt.Sprintf("/a/c/%d", i)
 		must[State](t)(put(d, locate(name, 0), name, 10, nil))
 	}
+	forgetRows(t, d)
 	left := fs.KillClone()
 	must[int](t)(0, d.Close())
 	d = open(t, left, "/d", modelOptions)
@@ -147,6 +155,7 @@ func TestUnreportedAfterNotedRows(t *testing.T) {
 	}
 	many := fs.KillClone()
 	must[int](t)(0, d.NoteRows(d.RowsBegun()))
+	must[int](t)(0, d.NoteDelivered(d.RowsBegun()))
 	if again := d.RowsBegun(); len(again) != 0 {
 		t.Errorf("%d partitions have rows that are noted", len(again))
 	}
@@ -177,6 +186,7 @@ func TestUnreportedAfterAStopThatOwesRows(t *testing.T) {
 	must[State](t)(put(d, locate("/a/c/0", 0), "/a/c/0", 10, nil))
 	before := must[bundle.Position](t)(r.Position())
 	must[int](t)(0, r.SetSyncedThrough("n1", before))
+	forgetRows(t, d, "n1")
 	d.OweRows(true)
 	must[State](t)(put(d, locate("/a/c/1", 0), "/a/c/1", 11, nil))
 	must[int](t)(0, r.SetSyncedThrough("n1", must[bundle.Position](t)(r.Position())))

@@ -49,9 +49,13 @@ func (s *Server) attach(
 		return nil, err
 	}
 	pending.OnUnsaved(opened.OweRows)
-	if unreported := opened.Unreported(); unreported != nil {
-		pending.Go(func(ctx context.Context) { s.report(ctx, path, unreported, pending, reclaimAge) })
-	}
+	unreported := opened.Unreported()
+	pending.Go(func(ctx context.Context) {
+		if unreported != nil {
+			s.report(ctx, path, unreported, pending, reclaimAge)
+		}
+		s.mendRows(ctx, path, opened, pending, reclaimAge)
+	})
 	pending.Go(func(ctx context.Context) { s.noteRows(ctx, path, opened, pending) })
 	return pending, nil
 }

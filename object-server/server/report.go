@@ -25,8 +25,10 @@ const (
 
 // report makes updates of the last writes of a process that was killed: it may have told no container of them, and rows
 // that come twice do no harm. reclaimAge bounds their age: the row of an old write would list an object again if the
-// row of its DELETE has been reclaimed.
-func (s *Server) report(ctx context.Context, path string, from *device.Unreported, pending *updates.Pending, reclaimAge time.Duration) {
+// row of its DELETE has been reclaimed. It returns false if that has failed for good.
+func (s *Server) report(
+	ctx context.Context, path string, from *device.Unreported, pending *updates.Pending, reclaimAge time.Duration,
+) bool {
 	oldest := format.Timestamp{Ticks: uint64(time.Now().Add(-reclaimAge/2).UnixMicro() / 10)}
 	for {
 		r := &report{pending: pending, oldest: oldest}
@@ -40,15 +42,41 @@ func (s *Server) report(ctx context.Context, path string, from *device.Unreporte
 			from.End()
 		}
 		if r.count > 0 {
-			s.logger.Info("the last writes before a crash are reported to containers again", "device", path, "updates", r.count)
+			s.logger.Info("the last writes are reported to containers again", "device", path, "updates", r.count)
 		}
-		if err == nil || ctx.Err() != nil || errors.Is(err, device.ErrOut) || errors.Is(err, device.ErrClosed) {
-			return
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil || errors.Is(err, device.ErrOut) || errors.Is(err, device.ErrClosed) {
+			return false
 		}
 		s.logger.Error("containers may not know the last writes of a device; it is tried again",
 			"device", path, "seconds", reportAgainAfter.Seconds(), "error", err)
 		if !pause(ctx, reportAgainAfter) {
-			return
+			return false
+		}
+	}
+}
+
+// mendEvery is how often it is looked for damage in pending updates.
+const mendEvery = time.Second
+
+// mendRows makes updates again that damage in the files of pending ones has taken: those of all writes of which it is
+// not noted that their updates are delivered. If a partition could not be read, the next process makes them once more.
+func (s *Server) mendRows(
+	ctx context.Context, path string, opened *device.Device, pending *updates.Pending, reclaimAge time.Duration,
+) {
+	for pause(ctx, mendEvery) {
+		for _, lost := range pending.Lost() {
+			s.logger.Warn("pending container updates may be lost, and are made again from the objects", "device", path,
+				"policy", lost.Policy)
+			from := opened.Undelivered(lost.Policy)
+			if !s.report(ctx, path, from, pending, reclaimAge) {
+				return
+			}
+			if from.HasAll() {
+				pending.Mended(lost)
+			}
 		}
 	}
 }
@@ -56,7 +84,8 @@ func (s *Server) report(ctx context.Context, path string, from *device.Unreporte
 // noteEvery is how often it is noted which rows need not be made again. A crash makes those of so many seconds.
 const noteEvery = 10 * time.Second
 
-// noteRows notes now and then which rows are delivered or pending, so that a start after a crash does not make them.
+// noteRows notes now and then which rows are delivered or pending, so that a start after a crash does not make them, and
+// which are delivered, so that damage does not.
 func (s *Server) noteRows(ctx context.Context, path string, opened *device.Device, pending *updates.Pending) {
 	for pause(ctx, noteEvery) {
 		begun := opened.RowsBegun()
@@ -68,7 +97,11 @@ func (s *Server) noteRows(ctx context.Context, path string, opened *device.Devic
 		case <-ctx.Done():
 			return
 		}
-		if err := opened.NoteRows(begun); err != nil {
+		err := opened.NoteRows(begun)
+		if err == nil && pending.IsEmpty() {
+			err = opened.NoteDelivered(begun)
+		}
+		if err != nil {
 			s.logger.Debug("not noted which rows containers know", "device", path, "error", err)
 		}
 	}

@@ -500,7 +500,7 @@ func TestUnknownMethodsAndRecon(t *testing.T) {
 	f.mustPut(objectPath, "x", "1700000000.00000")
 	for path, part := range map[string]string{
 		"/recon/version": `"version":"test"`, "/recon/mem": "MemTotal", "/recon/diskusage": `"device":"sda","mounted":true`,
-		"/recon/bundles": `"device":"sda","async_pending":0,"swift_files":true`, "/recon/async": `"async_pending":0,"unsaved":0,"oldest_age":0,"containers":[]`,
+		"/recon/bundles": `"device":"sda","async_pending":0,"swift_files":true`, "/recon/async": `"async_pending":0,"unsaved":0,"damaged":0,"oldest_age":0,"containers":[]`,
 		"/recon/load": `"15m":`, "/recon/time": ".", "/recon/sockstat": `"tcp_in_use":`, "/recon/mounted": `"path":"/"`,
 		"/recon/devices": `:["sda"]}`, "/recon/unmounted": "[]", "/recon/quarantined": `"policies":{}`,
 		"/recon/replication": `"object_replication_last":null`, "/recon/updater/object": `"object_updater_sweep":null`,

@@ -2,6 +2,7 @@ package server
 
 import (
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -89,6 +90,45 @@ func TestTheRowOfARefusedWriteComes(t *testing.T) {
 	f.expect(f.do("GET", objectPath, ""), 404, "GET")
 	f.rows.down.Store(false) // the disk stays full
 	f.wantRow(2, false)
+}
+
+// A bit that flips in a file of pending rows takes a row: it is made again from the object, and the file is kept.
+func TestARowThatDamageHasTakenIsMadeAgain(t *testing.T) {
+	f := newUnsavedFixture(t)
+	f.rows.down.Store(true)
+	f.send(201, "PUT", objectPath, 1)
+	folder := filepath.Join(f.config.Devices, "sda", "async_pending*")
+	files, err := filepath.Glob(filepath.Join(folder, "*.pending"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	content, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-3] ^= 1
+	if err := os.WriteFile(files[0], content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pending := f.server.devices.All()[0].Pending
+	isMended := func() bool {
+		kept, _ := filepath.Glob(filepath.Join(folder, "*.damaged"))
+		return len(kept) == 1 && pending.Count() == 1
+	}
+	for deadline := time.Now().Add(20 * time.Second); !isMended(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d rows are pending", pending.Count())
+		}
+	}
+	files, _ = filepath.Glob(filepath.Join(folder, "*.pending"))
+	text := ""
+	for _, name := range files {
+		content, _ := os.ReadFile(name)
+		text += string(content)
+	}
+	if !strings.Contains(text, `"created_at":"`+moment(1)) {
+		t.Errorf("the files of pending rows have %q", text)
+	}
 }
 
 // A stop on a full disk leaves the row to the next process.

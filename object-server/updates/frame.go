@@ -61,17 +61,18 @@ func frameChecksum(frame []byte) uint32 {
 	return crc32.Update(crc32.Checksum(frame[4:8], castagnoli), castagnoli, frame[frameHeaderSize:])
 }
 
-// decodeSegment returns the updates of all whole frames in content, in order. A crash leaves a torn frame at the end
-// alone, and that frame was never acknowledged; a bad frame with a whole one behind it is damage and counted.
-func decodeSegment(content []byte) (updates []Update, damaged int) {
-	bad := false
+// decodeSegment returns the updates of all whole frames in content, in order, and where the last of them ends. A crash
+// leaves a torn frame at the end alone, and that frame was never acknowledged; a bad frame with a whole one behind it is
+// damage and counted.
+func decodeSegment(content []byte) (updates []Update, damaged, end int) {
+	bad, size := false, len(content)
 	for len(content) > 0 {
-		decoded, size := decodeFrame(content)
-		if size == 0 {
+		decoded, length := decodeFrame(content)
+		if length == 0 {
 			bad = true
 			next := bytes.Index(content[1:], []byte(frameMagic))
 			if next < 0 {
-				return updates, damaged
+				return updates, damaged, end
 			}
 			content = content[1+next:]
 			continue
@@ -81,9 +82,10 @@ func decodeSegment(content []byte) (updates []Update, damaged int) {
 			bad = false
 		}
 		updates = append(updates, decoded...)
-		content = content[size:]
+		content = content[length:]
+		end = size - len(content)
 	}
-	return updates, damaged
+	return updates, damaged, end
 }
 
 // decodeFrame reads the frame at the start of content; size 0 says that there is no whole one.

@@ -143,6 +143,7 @@ func (p *Pending) Figures() Figures {
 		of, containers := log.figures()
 		oldest = earliest(oldest, of)
 		segments = append(segments, containers...)
+		figures.Damaged += log.damagedCount()
 	}
 	if oldest != 0 {
 		figures.OldestAge = max(0, unixNow()-oldest)

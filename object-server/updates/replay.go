@@ -46,6 +46,13 @@ func (r *replay) run(ctx context.Context) {
 // deliver tries all of one segment that is due, and removes the segment when nothing is left in it.
 func (r *replay) deliver(ctx context.Context, log *segmentLog, s *segment) error {
 	now := time.Now()
+	if log.isSpent(s) {
+		if now.Before(s.spendAt) {
+			return nil
+		}
+		s.spendAt = now.Add(r.updater.options.Interval)
+		return log.spend(s)
+	}
 	if now.Before(s.retryAt) && s.backoffs == r.updater.backoff.generation() {
 		return nil
 	}
@@ -53,17 +60,13 @@ func (r *replay) deliver(ctx context.Context, log *segmentLog, s *segment) error
 		return nil
 	}
 	s.backoffs, s.retryAt = r.updater.backoff.generation(), now.Add(r.updater.options.Interval)
-	updates, damaged, err := s.read(log.fs)
+	updates, damage, err := s.read(log.fs)
 	if err != nil {
 		return err
 	}
-	log.mu.Lock()
-	s.count = len(updates)
-	log.mu.Unlock()
-	if damaged > 0 && !s.damaged {
-		log.markDamaged(s)
+	if log.noteRead(s, len(updates), damage) {
 		r.pending.logger.Error("damaged frames in pending container updates; the file is kept", "file", s.path,
-			"frames", damaged)
+			"frames", damage.frames)
 	}
 	letters := r.address(log, s, updates)
 	s.retryAt = r.send(ctx, letters, s.retryAt)
@@ -222,7 +225,7 @@ func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters [
 	for _, place := range done {
 		log.markDelivered(s, place)
 	}
-	if left == 0 && !s.damaged {
+	if left == 0 && !log.isKept(s) {
 		return remains, log.remove(s)
 	}
 	return remains, nil

@@ -1,6 +1,7 @@
 package updates
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -15,6 +16,7 @@ const (
 	segmentBytes    = 4 << 20  // a segment is closed once it is as long as this
 	segmentBytesMax = 64 << 20 // what is read of one segment at most
 	segmentSuffix   = ".pending"
+	damagedSuffix   = ".damaged" // of a segment that is kept for inspection alone
 )
 
 // segment is one file of pending updates: written once, read by the replay, and removed when all is delivered.
@@ -30,18 +32,32 @@ type segment struct {
 	delivered map[int]struct{}
 	oldest    float64                    // Unix time of the oldest write that may still wait, in seconds; 0 until the file was read
 	waiting   map[containerName]*Waiting // what an attempt left; nil before the first
+	isRead    bool                       // the replay has read it
 	damaged   bool                       // holds unreadable updates: kept for inspection once the others are delivered
+	isTorn    bool                       // its end may be one that no write was told of, or damage
+	loss      loss                       // whether updates of it must be made again
 	inMemory  bool                       // there is no file, because the disk has not taken the updates
 	held      []Update                   // of a segment in memory; nothing is added once the replay has seen it
 	retryAt   time.Time
-	backoffs  uint64 // backoff.generation when retryAt was set
+	spendAt   time.Time // when a removal that failed is tried again
+	backoffs  uint64    // backoff.generation when retryAt was set
+}
+
+// damage is what is wrong with a segment.
+type damage struct {
+	frames int  // in which updates are lost
+	isTorn bool // it ends with what is no whole frame, and it is not known whether there was one
 }
 
 func segmentName(sequence uint64) string { return fmt.Sprintf("%016x%s", sequence, segmentSuffix) }
 
 // parseSegmentName is the reverse of segmentName.
 func parseSegmentName(name string) (sequence uint64, ok bool) {
-	digits, found := strings.CutSuffix(name, segmentSuffix)
+	return parseSequence(name, segmentSuffix)
+}
+
+func parseSequence(name, suffix string) (sequence uint64, ok bool) {
+	digits, found := strings.CutSuffix(name, suffix)
 	if !found || len(digits) != 16 {
 		return 0, false
 	}
@@ -69,26 +85,51 @@ func earliest(a, b float64) float64 {
 }
 
 // read returns the updates of a closed segment.
-func (s *segment) read(fs vfs.FS) (updates []Update, damaged int, err error) {
+func (s *segment) read(fs vfs.FS) (updates []Update, is damage, err error) {
 	if s.inMemory {
-		return s.held, 0, nil
+		return s.held, is, nil
 	}
 	file, err := fs.Open(s.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, is, err
 	}
 	defer file.Close()
 	size, err := file.Size()
 	if err != nil {
-		return nil, 0, err
+		return nil, is, err
 	}
 	content := make([]byte, min(size, segmentBytesMax))
-	if _, err := file.ReadAt(content, 0); err != nil && err != io.EOF {
-		return nil, 0, fmt.Errorf("%s: %w", s.path, err)
-	}
-	updates, damaged = decodeSegment(content)
+	isWhole := readWhatCan(file, content)
+	updates, frames, end := decodeSegment(content)
+	is.frames = frames
 	if size > segmentBytesMax { // what has not been read must not be removed
-		damaged++
+		is.frames++
 	}
-	return updates, damaged, nil
+	if isOwn := !s.created.IsZero(); isOwn && int64(end) < min(s.size, segmentBytesMax) {
+		is.frames++ // the end was flushed
+	} else if !isOwn {
+		is.isTorn = end < len(content)
+	}
+	if !isWhole {
+		is.frames = max(is.frames, 1)
+	}
+	return updates, is, nil
+}
+
+// sector is what a disk may fail to read.
+const sector = 4 << 10
+
+// readWhatCan fills content, with zeros where the file cannot be read, and returns false then.
+func readWhatCan(file io.ReaderAt, content []byte) bool {
+	_, err := file.ReadAt(content, 0)
+	if err == nil || errors.Is(err, io.EOF) {
+		return true
+	}
+	for from := 0; from < len(content); from += sector {
+		piece := content[from:min(from+sector, len(content))]
+		if _, err := file.ReadAt(piece, int64(from)); err != nil && !errors.Is(err, io.EOF) {
+			clear(piece)
+		}
+	}
+	return false
 }

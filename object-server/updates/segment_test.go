@@ -61,7 +61,7 @@ func TestDecodeSegment(t *testing.T) {
 		{"huge length within", append(bytes.Clone(huge), two...), 2, 1},
 		{"magic in the damage", append([]byte("MLAPMLAP"), two...), 2, 1},
 	} {
-		updates, damaged := decodeSegment(c.content)
+		updates, damaged, _ := decodeSegment(c.content)
 		if len(updates) != c.rows || damaged != c.damaged {
 			t.Errorf("%s: %d rows, %d damaged", c.what, len(updates), damaged)
 		}
@@ -72,7 +72,7 @@ func FuzzDecodeSegment(f *testing.F) {
 	f.Add(append(frame(f, "1"), frame(f, "2", "3")...))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var updates []Update
-		proof.Bounded(t, len(content), func() { updates, _ = decodeSegment(content) })
+		proof.Bounded(t, len(content), func() { updates, _, _ = decodeSegment(content) })
 		if len(updates) == 0 {
 			return
 		}
@@ -80,7 +80,7 @@ func FuzzDecodeSegment(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if decoded, _ := decodeSegment(again); !reflect.DeepEqual(decoded, updates) {
+		if decoded, _, _ := decodeSegment(again); !reflect.DeepEqual(decoded, updates) {
 			t.Fatalf("%v became %v", updates, decoded)
 		}
 	})
@@ -110,8 +110,8 @@ func TestConcurrentAppendsShareAFlush(t *testing.T) {
 		t.Errorf("100 appends took %d flushes", counting.flushes)
 	}
 	updates, damaged, err := log.rotate()[0].read(vfs.OS{})
-	if err != nil || len(updates) != 100 || damaged != 0 {
-		t.Errorf("read %d updates, %d damaged: %v", len(updates), damaged, err)
+	if err != nil || len(updates) != 100 || damaged != (damage{}) {
+		t.Errorf("read %d updates, %+v: %v", len(updates), damaged, err)
 	}
 }
 
@@ -157,12 +157,101 @@ func TestDamageIsKeptAndTheRestDelivered(t *testing.T) {
 	}
 	server := newContainerServer(t)
 	u := newUpdater(t, &places{primaries: []Target{server.target()}})
-	attach(t, u, root)
+	p := attach(t, u, root)
 	await(t, "both rows", func() bool { return len(server.rows()) == 2 })
-	await(t, "removal of the torn file", func() bool {
-		files := segmentFiles(t, root)
-		return len(files) == 1 && files[0] == damaged
+	var lost []Lost
+	await(t, "both losses", func() bool {
+		lost = append(lost, p.Lost()...)
+		count := 0
+		for _, one := range lost {
+			count += len(one.segments)
+		}
+		return count == 2
 	})
+	time.Sleep(10 * time.Millisecond) // several rounds of the replay
+	if files := segmentFiles(t, root); len(files) != 2 || p.IsEmpty() || lost[0].Policy != 2 {
+		t.Errorf("%v are left before the lost rows are pending, of policy %d", files, lost[0].Policy)
+	}
+	for _, one := range lost {
+		p.Mended(one)
+	}
+	await(t, "removal of the torn file", func() bool { return len(segmentFiles(t, root)) == 0 })
+	aside := strings.TrimSuffix(damaged, segmentSuffix) + damagedSuffix
+	if kept, err := os.ReadFile(aside); err != nil || !bytes.Contains(kept, frame(t, "2")) {
+		t.Errorf("the damaged file: %v", err)
+	}
+	p.Close()
+	again := attach(t, u, root)
+	if figures := again.Figures(); figures.Damaged != 1 || !again.IsEmpty() || len(server.rows()) != 2 {
+		t.Errorf("after a restart: %+v, rows %q", figures, server.rows())
+	}
+	if _, err := again.Append(2, []Update{{server.target(), putRow("4")}}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the row of a file with another number", func() bool { return len(server.rows()) == 3 })
+}
+
+// The end of a file that this process wrote was flushed: if it is no whole frame, it is damage. So is what the disk
+// cannot read; the rest of the file is delivered.
+func TestDamageAtTheEndOrInASector(t *testing.T) {
+	for _, isSector := range []bool{false, true} {
+		server := newContainerServer(t)
+		server.answer = func(*http.Request) int { return 503 }
+		u := newUpdater(t, &places{primaries: []Target{server.target()}}, func(o *Options) {
+			o.RetryFirst, o.Interval = time.Millisecond, time.Millisecond
+		})
+		root := t.TempDir()
+		files := vfs.NewBadSectors(vfs.OS{}, func(_ string, from, to int64) bool { return isSector && from < sector && to > 0 })
+		p := &Pending{fs: files, root: root, logger: u.options.Logger, said: &reporter{logger: u.options.Logger},
+			logs: map[int]*segmentLog{}}
+		long := strings.Repeat("n", 2*sector)
+		for _, name := range []string{long, "1"} { // a frame each
+			if _, err := p.Append(0, []Update{{server.target(), putRow(name)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := "1"
+		if !isSector {
+			want = long
+			flipLastBit(t, segmentFiles(t, root)[0])
+		}
+		log := p.log(0)
+		s, replay := log.rotate()[0], &replay{updater: u, pending: p}
+		deliver := func() {
+			if err := replay.deliver(u.ctx, log, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		deliver()
+		lost := p.Lost()
+		if len(lost) != 1 || len(p.Lost()) != 0 || p.IsEmpty() || p.Figures().Damaged != 1 {
+			t.Fatalf("a bad sector %v: %d losses", isSector, len(lost))
+		}
+		server.set(func() { server.answer = func(*http.Request) int { return 202 } })
+		await(t, "the rest", func() bool { deliver(); return p.Count() == 0 })
+		if deliver(); p.IsEmpty() || len(segmentFiles(t, root)) != 1 {
+			t.Error("it is removed before the lost row is pending")
+		}
+		p.Mended(lost[0])
+		if deliver(); !p.IsEmpty() || len(segmentFiles(t, root)) != 0 || p.Figures().Damaged != 1 {
+			t.Errorf("it is left: %+v", p.Figures())
+		}
+		if got := server.rows(); len(got) != 1 || got[0] != want {
+			t.Errorf("a bad sector %v: %d rows", isSector, len(got))
+		}
+	}
+}
+
+func flipLastBit(t *testing.T, path string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-3] ^= 1
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // What waits for one flush may be more than a frame holds.
@@ -180,8 +269,8 @@ func TestManyUpdatesTakeSeveralFrames(t *testing.T) {
 	}
 	for _, s := range l.rotate() {
 		read, damaged, err := s.read(l.fs)
-		if err != nil || damaged != 0 || !reflect.DeepEqual(read, written) || s.count != len(written) {
-			t.Errorf("%d of %d updates, %d damaged, %v", len(read), len(written), damaged, err)
+		if err != nil || damaged != (damage{}) || !reflect.DeepEqual(read, written) || s.count != len(written) {
+			t.Errorf("%d of %d updates, %+v, %v", len(read), len(written), damaged, err)
 		}
 	}
 }
@@ -253,7 +342,7 @@ func TestHalfDeliveredSegmentIsWrittenAnew(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		left, _ := decodeSegment(content)
+		left, _, _ := decodeSegment(content)
 		return len(left) == 1 && left[0].Row.Name == "last"
 	})
 	if len(good.rows()) != 10 {

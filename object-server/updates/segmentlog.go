@@ -26,6 +26,7 @@ type segmentLog struct {
 	closed   []*segment
 	holding  *segment // one of closed, in memory, that takes further updates; nil: the next update makes one
 	sequence uint64   // of the last segment
+	aside    int      // damaged segments that are kept for inspection alone
 	ready    bool     // the name of dir is durable; a process that was killed may have left it otherwise
 }
 
@@ -54,6 +55,10 @@ func openSegmentLog(fileSystem vfs.FS, root, name string) (*segmentLog, error) {
 	for _, entry := range entries {
 		if sequence, ok := parseSegmentName(entry.Name()); ok {
 			l.closed = append(l.closed, newSegment(l.dir, sequence))
+			l.sequence = max(l.sequence, sequence)
+		}
+		if sequence, ok := parseSequence(entry.Name(), damagedSuffix); ok {
+			l.aside++
 			l.sequence = max(l.sequence, sequence)
 		}
 	}
@@ -208,21 +213,6 @@ func (l *segmentLog) markArrived(s *segment, place int) {
 	if !s.damaged {
 		s.delivered[place] = struct{}{}
 	}
-}
-
-// markDamaged notes that s holds unreadable updates, so that nothing is known of those behind them.
-func (l *segmentLog) markDamaged(s *segment) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s.damaged = true
-	clear(s.delivered)
-}
-
-// isKept tells whether nothing but the damage is left in s.
-func (l *segmentLog) isKept(s *segment) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return s.damaged && len(s.delivered) == s.count
 }
 
 func (l *segmentLog) isDelivered(s *segment, place int) bool {

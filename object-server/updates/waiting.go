@@ -31,6 +31,7 @@ type Waiting struct {
 type Figures struct {
 	Rows       int
 	Unsaved    int       // of them, in memory alone
+	Damaged    int       // files with damage
 	OldestAge  float64   // seconds since the oldest write; 0 if nothing is pending
 	Containers []Waiting // those with the oldest writes first; rows that were not tried yet are in none
 }

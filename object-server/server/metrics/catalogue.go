@@ -47,6 +47,7 @@ var (
 	updatesWait   = metric{"martlet_async_pending", gauge, onDevice, "Container updates that wait for delivery."}
 	updatesHeld   = metric{"martlet_async_pending_unsaved", gauge, onDevice, "Of them, those in memory alone, because the device cannot save them."}
 	updatesAge    = metric{"martlet_async_pending_oldest_age_seconds", gauge, onDevice, "Age of the oldest update that waits."}
+	updatesBad    = metric{"martlet_async_pending_damaged", gauge, onDevice, "Files of container updates with damage, kept for inspection."}
 	damages       = metric{"martlet_damages", gauge, onDevice, "Known damages of the device."}
 	refused       = metric{"martlet_ratelimit_refused_total", counter, []string{"device", "method"}, "Requests refused by backend_ratelimit."}
 	gridOpen      = metric{"martlet_grid_connections", gauge, nil, "Open connections of the grid."}
@@ -74,7 +75,7 @@ var (
 var all = []metric{
 	requestsTotal, requestDuration,
 	buildInfo, ringInfo, ringModified, usable, size, free, inodes, inodesFree, xfsInodeCache, quarantined,
-	passLast, passDuration, passItems, updatesWait, updatesHeld, updatesAge, damages, refused, gridOpen, gridRefused, gridErrors,
+	passLast, passDuration, passItems, updatesWait, updatesHeld, updatesAge, updatesBad, damages, refused, gridOpen, gridRefused, gridErrors,
 	writes, batches, flushes, written, received, live, garbage, index, reserve, full, refusals, damagesMet, compacted,
 	segmentsFreed, versionsMemory,
 }

@@ -103,6 +103,7 @@ func collectBundles(one recon.Bundles, out chan<- prometheus.Metric) {
 	out <- updatesWait.of(float64(one.Pending), one.Device)
 	out <- updatesHeld.of(float64(one.Unsaved), one.Device)
 	out <- updatesAge.of(one.OldestAge, one.Device)
+	out <- updatesBad.of(float64(one.Damaged), one.Device)
 }
 
 func yes(is bool) float64 {

@@ -136,6 +136,7 @@ const asyncContainersMax = 100
 type asyncFigures struct {
 	Pending    int               `json:"async_pending"`
 	Unsaved    int               `json:"unsaved"`    // of them, in memory alone
+	Damaged    int               `json:"damaged"`    // files of updates with damage, kept for inspection
 	OldestAge  float64           `json:"oldest_age"` // seconds since the oldest write that waits
 	Containers []updates.Waiting `json:"containers"`
 }
@@ -146,6 +147,7 @@ func (r *Reporter) pendingUpdates() asyncFigures {
 		one := found.Pending.Figures()
 		figures.Pending += one.Rows
 		figures.Unsaved += one.Unsaved
+		figures.Damaged += one.Damaged
 		figures.OldestAge = max(figures.OldestAge, one.OldestAge)
 		figures.Containers = append(figures.Containers, one.Containers...)
 	}

@@ -196,6 +196,7 @@ type Bundles struct {
 	Pending   int
 	Unsaved   int     // of those that wait, in memory alone
 	OldestAge float64 // seconds
+	Damaged   int     // files of updates with damage
 }
 
 // Bundles returns the figures of the open devices that answer.
@@ -209,7 +210,7 @@ func (r *Reporter) Bundles() []Bundles {
 	found, errs := r.scrape.bundles.DoAll(names, func(name string) (Bundles, error) {
 		one := byName[name]
 		pending := one.Pending.Figures()
-		return Bundles{name, one.Store.Stats(), pending.Rows, pending.Unsaved, pending.OldestAge}, nil
+		return Bundles{name, one.Store.Stats(), pending.Rows, pending.Unsaved, pending.OldestAge, pending.Damaged}, nil
 	})
 	answered := found[:0]
 	for i := range found {
