@@ -32,6 +32,8 @@ type partition struct {
 	opened time.Time      // guarded by mu: when the bundle was
 	last   uint64         // guarded by mu: the last LSN that the bundle had then
 	moved  bool           // guarded by mu: the partition was split
+
+	owing owing // writes of which containers must be told
 }
 
 // errMoved says that a partition has just been split: what is looked for is in

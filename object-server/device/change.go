@@ -121,7 +121,7 @@ func (d *Device) erase(at Location, e erasure) (State, error) {
 		return State{}, err
 	}
 	draft.Replaces(old.record)
-	if err := d.committer.append(b, draft); err != nil {
+	if err := d.appendOwing(b, draft); err != nil {
 		return State{}, err
 	}
 	if old.large != 0 {
@@ -191,7 +191,7 @@ func (o *Object) rewrite() (err error) {
 		return err
 	}
 	defer draft.Free()
-	if err := o.device.committer.append(o.bundle, draft); err != nil {
+	if err := o.device.appendOwing(o.bundle, draft); err != nil {
 		return err
 	}
 	o.copyMetadata()

@@ -82,7 +82,6 @@ func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	isFirst := b.Acknowledged() == 0
 	w := writes.Get().(*write)
 	w.draft, w.err = draft, nil
 	c.mu.Lock()
@@ -97,9 +96,6 @@ func (c *committer) append(b *bundle.Bundle, draft *bundle.Draft) error {
 	err := w.err
 	w.writer, w.draft = nil, nil
 	writes.Put(w)
-	if isFirst && err == nil {
-		c.device.noteNew(b)
-	}
 	return err
 }
 

@@ -68,7 +68,7 @@ func (d *Device) deleteBatch(at Location, ids []format.VersionID, t format.Times
 	if len(r.drafts) == 0 {
 		return nil
 	}
-	if err := d.committer.append(s.bundle, r.drafts[0]); err != nil {
+	if err := d.appendOwing(s.bundle, r.drafts[0]); err != nil {
 		return err
 	}
 	for _, id := range r.large {

@@ -72,7 +72,8 @@ type Device struct {
 	unvisited  atomic.Bool // they have not been visited yet
 	owesRows   atomic.Bool // containers may not know writes of this one
 
-	hasLostRows atomic.Bool // rows were lost, and what Undelivered has is being visited
+	hasLostRows atomic.Bool                 // rows were lost, and what Undelivered has is being visited
+	mayBeLost   atomic.Pointer[func() bool] // rows may be lost that Undelivered will have; nil: that is not known
 }
 
 // Open takes the device over: it must exist, and no other process may have it

@@ -40,7 +40,7 @@ func (d *Device) dropUnchanged(id bundle.ID, since bundle.Position) error {
 	if now := b.Position(); now != since {
 		return fmt.Errorf("%w: it is at LSN %d of %x", ErrChanged, now.LSN, now.Bundle)
 	}
-	if d.owesRows.Load() || d.unvisited.Load() || d.hasLostRows.Load() {
+	if !d.mayDrop() {
 		return fmt.Errorf("%w: containers may not know its last writes yet", ErrBusy)
 	}
 	if err := d.compactor.settle(); err != nil { // no replay of the journal brings back a file

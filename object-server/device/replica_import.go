@@ -327,9 +327,11 @@ func (d *Device) commitImport(round []*incoming) error {
 	if len(all) == 0 {
 		return nil
 	}
+	noteRows := d.beforeImport(bundles)
 	if err := d.committer.appendAll(bundles, all); err != nil {
 		return err
 	}
+	noteRows()
 	for i, w := range all {
 		x := of[i]
 		x.result.Stored, x.result.Err = w.err == nil, w.err

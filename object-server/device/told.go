@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"martlet/object-server/bundle"
 )
@@ -58,15 +59,69 @@ func (d *Device) noteRows(all []RowPosition, peer string) error {
 }
 
 // noteNew notes of a bundle that a client's write has made that none of its rows is noted
-// as delivered or pending: a crash before NoteRows makes all of them. Those that Import makes
-// owe no rows here. What cannot be noted is visited within the bounds of Visit.
-func (d *Device) noteNew(b *bundle.Bundle) {
-	at := placeOf(b.ID())
-	for _, peer := range []string{toldPeer, deliveredPeer} {
-		position := bundle.Position{Bundle: b.Identity()}
-		if err := d.call(func() error { return d.synced.set(at, peer, position) }); err != nil {
-			d.options.Logger.Warn("not noted that a partition is new", "device", d.root,
-				"policy", at.policy, "partition", at.partition, "error", err)
+// as delivered or pending: a crash before NoteRows makes all of them.
+func (d *Device) noteNew(b *bundle.Bundle) { d.noteAt(b, toldPeer, 0); d.noteAt(b, deliveredPeer, 0) }
+
+// noteAt notes through where rows of a bundle are what the peer says. What cannot be noted
+// is visited within the bounds of Visit.
+func (d *Device) noteAt(b *bundle.Bundle, peer string, lsn uint64) {
+	at, position := placeOf(b.ID()), bundle.Position{Bundle: b.Identity(), LSN: lsn}
+	if err := d.call(func() error { return d.synced.set(at, peer, position) }); err != nil {
+		d.options.Logger.Warn("not noted of which writes containers know the rows", "device", d.root,
+			"policy", at.policy, "partition", at.partition, "error", err)
+	}
+}
+
+// owing counts the writes to a partition of which containers must be told. Import's are none,
+// nor is what a bundle writes for itself.
+type owing struct{ begun, ended atomic.Uint64 }
+
+// appendOwing appends a write of which a container must be told.
+func (d *Device) appendOwing(b *bundle.Bundle, draft *bundle.Draft) error {
+	owing := &d.partitionOf(b.ID()).owing
+	isFirst := b.Acknowledged() == 0
+	owing.begun.Add(1)
+	err := d.committer.append(b, draft)
+	owing.ended.Add(1)
+	if isFirst && err == nil {
+		d.noteNew(b)
+	}
+	return err
+}
+
+// beforeImport is called before Import appends to bundles, and what it returns afterwards.
+// Where nothing but Import's has come since the noted position, that moves on. A bundle that
+// has got a write that owes a row meanwhile is like one that such a write has made.
+func (d *Device) beforeImport(bundles []*bundle.Bundle) (after func()) {
+	type state struct {
+		owing *owing
+		begun uint64
+		lsn   uint64
+		alone bool
+	}
+	before := make(map[*bundle.Bundle]state)
+	for _, b := range bundles {
+		if _, ok := before[b]; !ok {
+			s := state{owing: &d.partitionOf(b.ID()).owing}
+			ended := s.owing.ended.Load()
+			s.begun = s.owing.begun.Load()
+			s.alone, s.lsn = s.begun == ended, b.Acknowledged()
+			before[b] = s
+		}
+	}
+	return func() {
+		for b, s := range before {
+			now := b.Acknowledged()
+			isAlone := s.alone && s.owing.begun.Load() == s.begun
+			for _, peer := range []string{toldPeer, deliveredPeer} {
+				noted := d.synced.of(b, peer)
+				switch isUpTo := noted.Bundle == b.Identity() && noted.LSN >= s.lsn; {
+				case now > s.lsn && isAlone && (isUpTo || s.lsn == 0):
+					d.noteAt(b, peer, now)
+				case now > s.lsn && s.lsn == 0:
+					d.noteAt(b, peer, 0)
+				}
+			}
 		}
 	}
 }

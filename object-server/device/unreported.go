@@ -45,6 +45,19 @@ func (d *Device) Undelivered(policy int) *Unreported {
 // then finds these writes.
 func (d *Device) OweRows(owes bool) { d.owesRows.Store(owes) }
 
+// IsReported tells whether the rows of what Unreported has are durable, or there was
+// nothing. Until then NoteRows notes nothing.
+func (d *Device) IsReported() bool { return !d.unreported.Load() }
+
+// AskForLostRows makes Drop fail while mayBeLost says that rows are lost, and not made again yet.
+func (d *Device) AskForLostRows(mayBeLost func() bool) { d.mayBeLost.Store(&mayBeLost) }
+
+// mayDrop tells whether containers know the last writes, as far as that is known.
+func (d *Device) mayDrop() bool {
+	ask := d.mayBeLost.Load()
+	return !d.owesRows.Load() && !d.unvisited.Load() && !d.hasLostRows.Load() && (ask == nil || !(*ask)())
+}
+
 // Unreported returns nil after a clean stop. Else Visit and End must follow: until then
 // no clean stop is written, so that the next process looks again. It must be called
 // before the device is used.
@@ -124,12 +137,12 @@ func (u *Unreported) visitPolicy(
 				return false, err
 			}
 			visited[id] = true
-			isRead, err := u.visitPartition(u.device.Replica(policy, partition), visit)
+			isRead, err := u.visitPartition(id, visit)
 			for errors.Is(err, ErrBusy) || errors.Is(err, ErrStuck) {
 				if err := pause(ctx, visitAgainAfter); err != nil {
 					return false, err
 				}
-				isRead, err = u.visitPartition(u.device.Replica(policy, partition), visit)
+				isRead, err = u.visitPartition(id, visit)
 			}
 			if err != nil {
 				return false, err
@@ -155,9 +168,16 @@ func (u *Unreported) End() {
 	}
 }
 
-// visitPartition returns false if the partition cannot be read, or was split or repaired
-// meanwhile. An error ends the visits.
-func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Record, *format.Metadata) error) (bool, error) {
+// isSplit tells whether a bundle has been split since it was listed.
+func (u *Unreported) isSplit(id bundle.ID) bool {
+	now, ok := u.device.bundleIn(id.Policy, id.Partition)
+	return !ok || now != id
+}
+
+// visitPartition returns false if the partition cannot be read, or was repaired meanwhile.
+// An error ends the visits.
+func (u *Unreported) visitPartition(id bundle.ID, visit func(Location, *format.Record, *format.Metadata) error) (bool, error) {
+	r := u.device.Replica(id.Policy, id.Partition)
 	from, through, err := u.span(r)
 	var stopped error
 	if err == nil && from.LSN < through {
@@ -178,6 +198,7 @@ func (u *Unreported) visitPartition(r Replica, visit func(Location, *format.Reco
 	switch {
 	case stopped != nil, errors.Is(err, ErrOut), errors.Is(err, ErrClosed), errors.Is(err, ErrBusy), errors.Is(err, ErrStuck):
 		return false, err
+	case (errors.Is(err, ErrChanged) || errors.Is(err, errMoved)) && u.isSplit(id): // its halves are visited
 	case err != nil && !errors.Is(err, ErrInvalid): // what is left of a split has no records
 		u.device.options.Logger.Error("containers may not know the last writes of a partition", "device", u.device.root,
 			"policy", r.policy, "partition", r.partition, "error", err)

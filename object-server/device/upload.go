@@ -172,7 +172,7 @@ func (u *Upload) commit(m *format.Metadata, kept format.Timestamp) (State, error
 	if u.large != nil {
 		err = u.commitLarge(s.bundle, m, &old)
 	} else if err = u.sealPut(m, &old); err == nil {
-		err = d.committer.append(s.bundle, u.draft)
+		err = d.appendOwing(s.bundle, u.draft)
 	}
 	if err != nil {
 		return State{}, err
@@ -209,7 +209,7 @@ func (u *Upload) commitLarge(b *bundle.Bundle, m *format.Metadata, old *replaced
 		b.RemoveLarge(id)
 		return err
 	}
-	err := u.device.committer.append(b, u.draft)
+	err := u.device.appendOwing(b, u.draft)
 	switch {
 	case errors.Is(err, bundle.ErrNotWritten): // or a full disk would fill with files of no use
 		b.RemoveLarge(id)

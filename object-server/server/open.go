@@ -49,6 +49,7 @@ func (s *Server) attach(
 		return nil, err
 	}
 	pending.OnUnsaved(opened.OweRows)
+	opened.AskForLostRows(pending.MayHaveLost)
 	unreported := opened.Unreported()
 	pending.Go(func(ctx context.Context) {
 		if unreported != nil {

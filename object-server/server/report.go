@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +18,11 @@ const (
 	pendingMax     = 10 * reportedAtOnce
 )
 
-// Pauses of a report: until less is pending, and until the device may take updates again.
+// Pauses of a report: until less is pending, and until the device may take updates again. Those that wait for less end
+// after pendingPatience: a dead container server must not hold up the rows of others, and 50 rows a second take no room.
 const (
 	pendingPause     = 100 * time.Millisecond
+	pendingPatience  = 10 * time.Second
 	reportAgainAfter = time.Minute
 )
 
@@ -29,9 +32,8 @@ const (
 func (s *Server) report(
 	ctx context.Context, path string, from *device.Unreported, pending *updates.Pending, reclaimAge time.Duration,
 ) bool {
-	oldest := format.Timestamp{Ticks: uint64(time.Now().Add(-reclaimAge/2).UnixMicro() / 10)}
 	for {
-		r := &report{pending: pending, oldest: oldest}
+		r := &report{pending: pending, maxAge: reclaimAge / 2}
 		err := from.Visit(ctx, func(at device.Location, record *format.Record, m *format.Metadata) error {
 			return r.add(ctx, at, record, m)
 		})
@@ -58,16 +60,26 @@ func (s *Server) report(
 	}
 }
 
-// mendEvery is how often it is looked for damage in pending updates.
-const mendEvery = time.Second
+// mendEvery is how often it is looked for damage in pending updates. While there is some each time, the pause doubles up to
+// mendPause: where a disk reads nothing of what was written, each mending makes a file, and finds all lost again.
+var (
+	mendEvery = time.Second // tests have shorter ones
+	mendPause = 10 * time.Minute
+)
 
 // mendRows makes updates again that damage in the files of pending ones has taken: those of all writes of which it is
 // not noted that their updates are delivered. If a partition could not be read, the next process makes them once more.
 func (s *Server) mendRows(
 	ctx context.Context, path string, opened *device.Device, pending *updates.Pending, reclaimAge time.Duration,
 ) {
-	for pause(ctx, mendEvery) {
-		for _, lost := range pending.Lost() {
+	for wait := mendEvery; pause(ctx, wait); {
+		all := pending.Lost()
+		if len(all) > 0 {
+			wait = min(2*wait, mendPause)
+		} else {
+			wait = max(wait/2, mendEvery)
+		}
+		for _, lost := range all {
 			s.logger.Warn("pending container updates may be lost, and are made again from the objects", "device", path,
 				"policy", lost.Policy)
 			from := opened.Undelivered(lost.Policy)
@@ -76,18 +88,24 @@ func (s *Server) mendRows(
 			}
 			if from.HasAll() {
 				pending.Mended(lost)
+			} else {
+				pending.MendedInPart(lost)
 			}
 		}
 	}
 }
 
 // noteEvery is how often it is noted which rows need not be made again. A crash makes those of so many seconds.
-const noteEvery = 10 * time.Second
+var noteEvery = 10 * time.Second // tests have a shorter one
 
 // noteRows notes now and then which rows are delivered or pending, so that a start after a crash does not make them, and
 // which are delivered, so that damage does not.
 func (s *Server) noteRows(ctx context.Context, path string, opened *device.Device, pending *updates.Pending) {
+	delivered := delivered{opened: opened, pending: pending}
 	for pause(ctx, noteEvery) {
+		if !opened.IsReported() {
+			continue
+		}
 		begun := opened.RowsBegun()
 		if len(begun) == 0 {
 			continue
@@ -98,8 +116,8 @@ func (s *Server) noteRows(ctx context.Context, path string, opened *device.Devic
 			return
 		}
 		err := opened.NoteRows(begun)
-		if err == nil && pending.IsEmpty() {
-			err = opened.NoteDelivered(begun)
+		if err == nil {
+			err = delivered.note(begun)
 		}
 		if err != nil {
 			s.logger.Debug("not noted which rows containers know", "device", path, "error", err)
@@ -107,17 +125,49 @@ func (s *Server) noteRows(ctx context.Context, path string, opened *device.Devic
 	}
 }
 
+// delivered waits for the rows of some writes at a time: there may never be a moment at which none is pending.
+type delivered struct {
+	opened  *device.Device
+	pending *updates.Pending
+	begun   []device.RowPosition // through where the rows are waited for; nil: none are
+	mark    updates.Mark         // of these rows
+}
+
+// note notes what is waited for once it is delivered. begun are positions of which all rows are delivered or pending.
+func (d *delivered) note(begun []device.RowPosition) error {
+	if d.begun == nil {
+		d.begun, d.mark = begun, d.pending.Mark()
+	}
+	isOver, isVoid := d.pending.IsOver(d.mark)
+	if !isOver && !isVoid {
+		return nil
+	}
+	begun, d.begun = d.begun, nil
+	if isVoid {
+		return nil
+	}
+	return d.opened.NoteDelivered(begun)
+}
+
 // report collects updates of stored records.
 type report struct {
 	pending *updates.Pending
-	oldest  format.Timestamp
+	maxAge  time.Duration
 	found   []updates.Update
+	times   []format.Timestamp // of the newest change that each of found tells
 	policy  int
 	count   int
 }
 
 func (r *report) add(ctx context.Context, at device.Location, record *format.Record, m *format.Metadata) error {
-	if m.Timestamp.Compare(r.oldest) < 0 && m.MetaTimestamp.Compare(r.oldest) < 0 {
+	if err := ctx.Err(); err != nil { // a partition may have many records that are too old
+		return err
+	}
+	newest := m.Timestamp
+	if newest.Compare(m.MetaTimestamp) < 0 {
+		newest = m.MetaTimestamp
+	}
+	if newest.Compare(r.oldest()) < 0 {
 		return nil
 	}
 	if at.Policy != r.policy || len(r.found) >= reportedAtOnce {
@@ -126,8 +176,26 @@ func (r *report) add(ctx context.Context, at device.Location, record *format.Rec
 		}
 		r.policy = at.Policy
 	}
-	r.found = append(r.found, updatesOf(at, record, m)...)
-	return ctx.Err()
+	all := updatesOf(at, record, m)
+	r.found, r.times = append(r.found, all...), append(r.times, slices.Repeat([]format.Timestamp{newest}, len(all))...)
+	return nil
+}
+
+// oldest is the time of the oldest change of which a row may be made now.
+func (r *report) oldest() format.Timestamp {
+	return format.Timestamp{Ticks: uint64(time.Now().Add(-r.maxAge).UnixMicro() / 10)}
+}
+
+// dropOld leaves out what has become too old since it was found.
+func (r *report) dropOld() {
+	oldest, kept := r.oldest(), 0
+	for i, update := range r.found {
+		if r.times[i].Compare(oldest) >= 0 {
+			r.found[kept], r.times[kept] = update, r.times[i]
+			kept++
+		}
+	}
+	r.found, r.times = r.found[:kept], r.times[:kept]
 }
 
 // save makes what was found pending. It waits while much is: after a power cut of a whole cluster, all servers report.
@@ -135,14 +203,19 @@ func (r *report) save(ctx context.Context) error {
 	if len(r.found) == 0 {
 		return nil
 	}
-	for r.pending.Count() > pendingMax {
+	for began := time.Now(); r.pending.Count() > pendingMax && time.Since(began) < pendingPatience; {
 		if !pause(ctx, pendingPause) {
 			return ctx.Err()
 		}
 	}
+	r.dropOld() // found long ago, if the disk is slow
+	if len(r.found) == 0 {
+		return nil
+	}
 	_, err := r.pending.Append(r.policy, r.found)
 	if err == nil {
-		r.found, r.count = r.found[:0], r.count+len(r.found)
+		r.count += len(r.found)
+		r.found, r.times = r.found[:0], r.times[:0]
 	}
 	return err
 }

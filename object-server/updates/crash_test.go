@@ -18,7 +18,7 @@ func TestAcknowledgedUpdatesSurviveAPowerCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk := &failingFS{FS: memory, failAt: rng.IntN(30)}
-		log, err := openSegmentLog(disk, "/sda", folder)
+		log, err := openSegmentLog(disk, "/sda", folder, new(marks))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestAcknowledgedUpdatesSurviveAPowerCut(t *testing.T) {
 			}
 		}
 		after := memory.CrashClone(rng)
-		again, err := openSegmentLog(after, "/sda", folder)
+		again, err := openSegmentLog(after, "/sda", folder, new(marks))
 		if err != nil {
 			t.Fatal(err)
 		}

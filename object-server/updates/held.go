@@ -15,7 +15,7 @@ func (l *segmentLog) hold(updates []Update) (*segment, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.holding == nil {
-		l.holding = &segment{path: path.Join(l.dir, "(memory)"), inMemory: true, delivered: map[int]struct{}{}}
+		l.holding = &segment{path: path.Join(l.dir, "(memory)"), inMemory: true, delivered: map[int]struct{}{}, since: l.marks.taken.Load()}
 		l.closed = append(l.closed, l.holding)
 	}
 	s := l.holding
@@ -31,18 +31,25 @@ func (l *segmentLog) saveHeld() error {
 	l.mu.Lock()
 	l.holding = nil // what comes now is not among those that are written
 	var left []Update
+	var since []uint64
 	var from []*segment
 	for _, s := range l.closed {
 		if s.inMemory {
 			from = append(from, s)
-			left = append(left, s.undelivered()...)
+			for place, update := range s.held {
+				if _, isDelivered := s.delivered[place]; !isDelivered {
+					left, since = append(left, update), append(since, s.sinceOf(place))
+				}
+			}
 		}
 	}
 	l.mu.Unlock()
 	if len(left) > 0 {
-		if _, _, err := l.append(left); err != nil {
+		written, first, err := l.append(left)
+		if err != nil {
 			return err
 		}
+		l.inherit(written, first, since)
 	}
 	if len(from) > 0 {
 		l.mu.Lock()
@@ -50,17 +57,6 @@ func (l *segmentLog) saveHeld() error {
 		l.closed = slices.DeleteFunc(l.closed, func(s *segment) bool { return slices.Contains(from, s) })
 	}
 	return nil
-}
-
-// undelivered are the updates of a segment in memory that still wait.
-func (s *segment) undelivered() []Update {
-	var left []Update
-	for place, update := range s.held {
-		if _, ok := s.delivered[place]; !ok {
-			left = append(left, update)
-		}
-	}
-	return left
 }
 
 // heldCount is how many updates wait in memory alone.

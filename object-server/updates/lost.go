@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // loss is how far updates are that a segment has lost.
@@ -15,6 +16,7 @@ const (
 	noLoss        loss = iota // there are none, or they were made again
 	isLost                    // they must be made again
 	isBeingMended             // that has begun
+	isLeft                    // it was done but in part: the next process begins again
 )
 
 // Lost is a part of the pending updates of a policy that cannot be read.
@@ -46,11 +48,28 @@ func (p *Pending) Mended(lost Lost) {
 	for _, s := range lost.segments {
 		s.loss = noLoss
 	}
+	lost.log.marks.mended.Add(1) // what was made again is newer than its writes
 }
 
-// IsEmpty tells whether all updates of writes that are over have been delivered.
-func (p *Pending) IsEmpty() bool {
-	return !slices.ContainsFunc(p.all(), func(l *segmentLog) bool { return !l.isEmpty() })
+// MendedInPart says that not all objects could be read. The next process finds the updates lost again.
+func (p *Pending) MendedInPart(lost Lost) {
+	lost.log.mu.Lock()
+	defer lost.log.mu.Unlock()
+	for _, s := range lost.segments {
+		s.loss = isLeft
+	}
+}
+
+// MayHaveLost tells whether updates are lost and not made again yet, or some were not read since the start. Until then no
+// object may go.
+func (p *Pending) MayHaveLost() bool {
+	return slices.ContainsFunc(p.all(), func(l *segmentLog) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return slices.ContainsFunc(l.closed, func(s *segment) bool {
+			return s.loss == isLost || s.loss == isBeingMended || s.isUnread()
+		})
+	})
 }
 
 func (l *segmentLog) takeLost() []*segment {
@@ -64,14 +83,6 @@ func (l *segmentLog) takeLost() []*segment {
 		}
 	}
 	return all
-}
-
-func (l *segmentLog) isEmpty() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !slices.ContainsFunc(append(slices.Clone(l.closed), l.active), func(s *segment) bool {
-		return s != nil && (s.loss != noLoss || len(s.delivered) < s.count || s.isUnread())
-	})
 }
 
 // isUnread tells whether it is not known how many updates s has. segmentLog.mu is held.
@@ -109,24 +120,48 @@ func (l *segmentLog) isKept(s *segment) bool {
 	return (s.damaged || s.loss != noLoss) && len(s.delivered) == s.count
 }
 
+// hasMore reads s again: what the disk could not read before may be there now. Its updates may be some that nothing makes
+// again. Then s is one that is not delivered.
+func (l *segmentLog) hasMore(s *segment) bool {
+	if !s.damaged {
+		return false
+	}
+	updates, is, err := s.read(l.fs)
+	if err != nil || len(updates) <= s.count {
+		return false
+	}
+	l.noteRead(s, len(updates), is)
+	s.retryAt = time.Time{}
+	return true
+}
+
 // spend removes s. Damage stays for inspection, under a name by which no process takes it for updates: after reclaim_age
 // its rows would list again what was deleted. A crash may leave both names.
 func (l *segmentLog) spend(s *segment) error {
 	if s.damaged {
-		file, err := l.fs.Open(s.path)
-		if err != nil {
+		if err := l.putAside(s); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		defer file.Close()
-		name := strings.TrimSuffix(path.Base(s.path), segmentSuffix) + damagedSuffix
-		if err := l.fs.Link(file, path.Join(l.dir, name)); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		l.mu.Lock()
-		l.aside++
-		l.mu.Unlock()
 	}
 	return l.remove(s)
+}
+
+// putAside gives a segment the name under which it is kept for inspection.
+func (l *segmentLog) putAside(s *segment) error {
+	file, err := l.fs.Open(s.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	name := strings.TrimSuffix(path.Base(s.path), segmentSuffix) + damagedSuffix
+	if err := l.fs.Link(file, path.Join(l.dir, name)); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.aside++
+	s.isAside = true
+	return nil
 }
 
 // damagedCount is how many segments have damage.
@@ -135,7 +170,7 @@ func (l *segmentLog) damagedCount() int {
 	defer l.mu.Unlock()
 	count := l.aside
 	for _, s := range l.closed {
-		if s.damaged {
+		if s.damaged && !s.isAside {
 			count++
 		}
 	}

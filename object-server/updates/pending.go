@@ -33,6 +33,7 @@ type Pending struct {
 	logs map[int]*segmentLog // by policy index
 
 	writes rounds // of objects, under way
+	marks  marks
 
 	heldMu sync.Mutex   // held while held is counted and told
 	held   atomic.Int64 // updates in memory alone
@@ -59,7 +60,7 @@ func (u *Updater) Attach(fileSystem vfs.FS, root string) (*Pending, error) {
 		if !ok || !entry.IsDir() {
 			continue
 		}
-		if p.logs[policy], err = openSegmentLog(fileSystem, root, entry.Name()); err != nil {
+		if p.logs[policy], err = openSegmentLog(fileSystem, root, entry.Name(), &p.marks); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +170,7 @@ func (p *Pending) log(policy int) *segmentLog {
 	defer p.mu.Unlock()
 	log := p.logs[policy]
 	if log == nil { // there was no such directory when p was attached
-		log = newSegmentLog(p.fs, p.root, folderName(policy))
+		log = newSegmentLog(p.fs, p.root, folderName(policy), &p.marks)
 		p.logs[policy] = log
 	}
 	return log

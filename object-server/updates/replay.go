@@ -51,7 +51,9 @@ func (r *replay) deliver(ctx context.Context, log *segmentLog, s *segment) error
 			return nil
 		}
 		s.spendAt = now.Add(r.updater.options.Interval)
-		return log.spend(s)
+		if !log.hasMore(s) {
+			return log.spend(s)
+		}
 	}
 	if now.Before(s.retryAt) && s.backoffs == r.updater.backoff.generation() {
 		return nil
@@ -186,9 +188,10 @@ func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters [
 	}
 	var done []int       // places that need no replay from this segment any more
 	var rewrite []Update // what must be written anew for that
+	var from []int       // the place of each
 	for _, l := range letters {
 		if arrived[l.place] && !l.delivered {
-			rewrite = append(rewrite, l.update)
+			rewrite, from = append(rewrite, l.update), append(from, l.place)
 		}
 	}
 	left := 0
@@ -202,7 +205,7 @@ func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters [
 	if left > 0 && left <= len(updates)/2 && !s.damaged && !s.inMemory {
 		for place, update := range updates {
 			if !arrived[place] && !log.isDelivered(s, place) {
-				rewrite = append(rewrite, update)
+				rewrite, from = append(rewrite, update), append(from, place)
 				done = append(done, place)
 			}
 		}
@@ -210,14 +213,15 @@ func (r *replay) settle(log *segmentLog, s *segment, updates []Update, letters [
 	}
 	remains := s
 	if len(rewrite) > 0 {
-		written, _, err := log.append(rewrite)
+		written, first, err := log.append(rewrite)
 		if err != nil && s.inMemory {
-			written, _ = log.hold(rewrite)
+			written, first = log.hold(rewrite)
 			err = nil
 		}
 		if err != nil {
 			return s, err
 		}
+		log.inherit(written, first, log.since(s, from))
 		if left == 0 {
 			remains = written
 		}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"martlet/object-server/vfs"
@@ -28,12 +30,15 @@ type segment struct {
 	size     int64
 	created  time.Time // zero for a segment found at start
 
-	count     int // updates in the file; 0 for a segment found at start, until it was read
+	since     uint64         // the marks that had been taken when it was made; 0 for a segment found at start
+	inherited map[int]uint64 // the same for updates that were moved here, by place
+	count     int            // updates in the file; 0 for a segment found at start, until it was read
 	delivered map[int]struct{}
 	oldest    float64                    // Unix time of the oldest write that may still wait, in seconds; 0 until the file was read
 	waiting   map[containerName]*Waiting // what an attempt left; nil before the first
 	isRead    bool                       // the replay has read it
 	damaged   bool                       // holds unreadable updates: kept for inspection once the others are delivered
+	isAside   bool                       // it has the name under which it is kept
 	isTorn    bool                       // its end may be one that no write was told of, or damage
 	loss      loss                       // whether updates of it must be made again
 	inMemory  bool                       // there is no file, because the disk has not taken the updates
@@ -85,11 +90,14 @@ func earliest(a, b float64) float64 {
 }
 
 // read returns the updates of a closed segment.
-func (s *segment) read(fs vfs.FS) (updates []Update, is damage, err error) {
+func (s *segment) read(files vfs.FS) (updates []Update, is damage, err error) {
 	if s.inMemory {
 		return s.held, is, nil
 	}
-	file, err := fs.Open(s.path)
+	file, err := files.Open(s.path)
+	if isLostFile(err) {
+		return nil, damage{frames: 1}, nil
+	}
 	if err != nil {
 		return nil, is, err
 	}
@@ -116,16 +124,28 @@ func (s *segment) read(fs vfs.FS) (updates []Update, is damage, err error) {
 	return updates, is, nil
 }
 
-// sector is what a disk may fail to read.
-const sector = 4 << 10
+// isLostFile tells whether err says that a file is gone, or that the disk does not have it whole.
+func isLostFile(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EUCLEAN)
+}
 
-// readWhatCan fills content, with zeros where the file cannot be read, and returns false then.
+const (
+	sector       = 4 << 10         // what a disk may fail to read
+	readPatience = 2 * time.Second // for the sectors of one file: a disk may take seconds for each
+)
+
+// readWhatCan fills content, with zeros where the file cannot be read, and returns false then. After readPatience the rest
+// counts as what cannot be read: a stop waits for it, and so do the other rows.
 func readWhatCan(file io.ReaderAt, content []byte) bool {
 	_, err := file.ReadAt(content, 0)
 	if err == nil || errors.Is(err, io.EOF) {
 		return true
 	}
-	for from := 0; from < len(content); from += sector {
+	for from, began := 0, time.Now(); from < len(content); from += sector {
+		if time.Since(began) > readPatience {
+			clear(content[from:])
+			break
+		}
 		piece := content[from:min(from+sector, len(content))]
 		if _, err := file.ReadAt(piece, int64(from)); err != nil && !errors.Is(err, io.EOF) {
 			clear(piece)

@@ -18,6 +18,8 @@ type segmentLog struct {
 	root string // the device
 	dir  string
 
+	marks *marks
+
 	flush sync.Mutex // held while writing; its holder writes for all that wait
 
 	mu       sync.Mutex
@@ -38,13 +40,13 @@ type appendRequest struct {
 	err     error
 }
 
-func newSegmentLog(fileSystem vfs.FS, root, name string) *segmentLog {
-	return &segmentLog{fs: fileSystem, root: root, dir: path.Join(root, name)}
+func newSegmentLog(fileSystem vfs.FS, root, name string, marks *marks) *segmentLog {
+	return &segmentLog{fs: fileSystem, root: root, dir: path.Join(root, name), marks: marks}
 }
 
 // openSegmentLog finds the segments that an earlier process left.
-func openSegmentLog(fileSystem vfs.FS, root, name string) (*segmentLog, error) {
-	l := newSegmentLog(fileSystem, root, name)
+func openSegmentLog(fileSystem vfs.FS, root, name string, marks *marks) (*segmentLog, error) {
+	l := newSegmentLog(fileSystem, root, name, marks)
 	entries, err := fileSystem.ReadDir(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
@@ -152,6 +154,7 @@ func (l *segmentLog) openActive() (*segment, error) {
 	l.mu.Lock()
 	l.sequence++
 	created := newSegment(l.dir, l.sequence)
+	created.since = l.marks.taken.Load()
 	l.mu.Unlock()
 	file, err := l.fs.Create(created.path)
 	if err != nil {
