@@ -27,7 +27,7 @@ func (s *shipment) isWhole() bool { return s.done.Refused == 0 && s.end.Skipped 
 // ship sends the records of an export to another server, at the rate that is allowed.
 func (r *Replicator) ship(ctx context.Context, from *remote, q wire.ExportRequest, to *remote) (s shipment, err error) {
 	w := newWatch(ctx, r.config.NodeTimeout)
-	defer w.end(nil) // ends both streams
+	defer w.end() // ends both streams
 	defer func() { err = w.cause(err) }()
 	source, err := r.watchedRecords(w, from, &q)
 	if err != nil {

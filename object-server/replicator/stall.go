@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"martlet/object-server/awake"
@@ -16,22 +18,61 @@ var errStalled = errors.New("no progress for too long")
 // stallTimeouts is how much longer a step may take than a request: a slow disk flushes a large object in one.
 const stallTimeouts = 5
 
-// watch ends a context if one step of the work takes too long. Waiting for the rate that is allowed is no step, and time in
-// which the process was halted does not count.
+// watch ends a context if one step of the work takes too long. One step follows the other. Waiting for the rate that is
+// allowed is no step, and time in which the process was halted does not count.
 type watch struct {
 	ctx     context.Context
-	end     context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 	timeout time.Duration
+	step    atomic.Int64 // when it began, by the clock of awake, and one; 0: none is under way
+	over    func()       // ends a step
+
+	mu    sync.Mutex
+	timer *awake.Timer // guarded by mu
 }
 
 func newWatch(ctx context.Context, timeout time.Duration) *watch {
-	ctx, end := context.WithCancelCause(ctx)
-	return &watch{ctx, end, stallTimeouts * timeout}
+	w := &watch{timeout: stallTimeouts * timeout}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.over = func() { w.step.Store(0) }
+	w.lookIn(w.timeout)
+	return w
 }
 
 // begin begins a step; the caller calls the result at its end.
-func (w *watch) begin() func() bool {
-	return awake.AfterFunc(w.timeout, func() { w.end(errStalled) }).Stop
+func (w *watch) begin() func() {
+	w.step.Store(int64(awake.Now()) + 1)
+	return w.over
+}
+
+// lookIn looks at the step once the process has run for so long.
+func (w *watch) lookIn(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() == nil {
+		w.timer = awake.AfterFunc(d, w.look)
+	}
+}
+
+// look ends the context if the step has taken too long. It looks again when the step, or the next one, may have.
+func (w *watch) look() {
+	left := w.timeout
+	if began := w.step.Load(); began > 0 {
+		left -= awake.Since(time.Duration(began - 1))
+	}
+	if left <= 0 {
+		w.cancel(errStalled)
+		return
+	}
+	w.lookIn(left)
+}
+
+// end ends the context and the watch.
+func (w *watch) end() {
+	w.cancel(nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
 }
 
 // cause is the error of the work, with the reason that the context ended.
