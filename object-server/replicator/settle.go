@@ -45,6 +45,9 @@ func (x *devicePass) settle(ctx context.Context, p *replicas) {
 // settlePrimary compares two primaries, and sends what differs, until the peer misses nothing.
 func (x *devicePass) settlePrimary(ctx context.Context, p *replicas, one *pair) error {
 	own := p.state
+	if err := x.lookAgain(ctx, p.number, one, &own); err != nil {
+		return err
+	}
 	for range rounds {
 		found, err := x.compare(ctx, x.own, one.remote, p.number, &own, &one.state)
 		if err != nil {
@@ -76,6 +79,22 @@ func (x *devicePass) settlePrimary(ctx context.Context, p *replicas, one *pair) 
 		one.saw(&other)
 	}
 	return nil
+}
+
+// lookAgain looks once more at a peer that had nothing when the pass came to these partitions. Another peer may send it the
+// same by now: then it is busy, and nothing need be read here. If it has most by now, only what differs is sent.
+func (x *devicePass) lookAgain(ctx context.Context, partition uint32, one *pair, own *wire.State) error {
+	if !one.state.Digest.IsEmpty() || own.Digest.IsEmpty() {
+		return nil
+	}
+	if err := one.remote.tryImport(ctx, partition); err != nil {
+		return err
+	}
+	now, err := one.remote.state(ctx, partition, 0)
+	if err == nil && 2*elementsIn(&now.Digest) >= elementsIn(&own.Digest) {
+		one.saw(&now)
+	}
+	return err
 }
 
 // settleHandoff sends all that a primary is not known to have. It has more than the hand-off, so digests tell little. If

@@ -59,6 +59,25 @@ func (r *Replicator) ship(ctx context.Context, from *remote, q wire.ExportReques
 	return s, nil
 }
 
+// tryImport imports no record. It fails if another peer sends records of the partition.
+func (s *remote) tryImport(ctx context.Context, partition uint32) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	place := s.partition(partition)
+	stream, err := s.open(ctx, wire.NameImport, &place)
+	if err != nil {
+		return err
+	}
+	defer stream.Cancel()
+	if err = wire.WriteEnd(stream, bundle.Exported{}); err == nil {
+		_, err = stream.Receive()
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", s, wire.NameImport, err)
+	}
+	return nil
+}
+
 // watchedRecords begins an export, and watches it.
 func (r *Replicator) watchedRecords(w *watch, from *remote, q *wire.ExportRequest) (records, error) {
 	defer w.begin()()
