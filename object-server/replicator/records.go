@@ -60,10 +60,19 @@ func streamOf(ctx context.Context, from *remote, q *wire.ExportRequest) (records
 	if err != nil {
 		return nil, err
 	}
-	return &streamed{wire.NewReader(bufio.NewReaderSize(s, streamBuffer)), s}, nil
+	return &streamed{wire.NewReader(s), s}, nil
 }
 
-func (s *streamed) Close() { s.stream.Cancel() }
+// Next implements records.
+func (s *streamed) Next() (device.RawRecord, error) {
+	s.Free()
+	return s.Reader.Next()
+}
+
+func (s *streamed) Close() {
+	s.Free()
+	s.stream.Cancel()
+}
 
 // ownRecords are read from the files of a device.
 type ownRecords struct {

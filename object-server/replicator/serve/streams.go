@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -194,8 +193,9 @@ func (r *Replicas) importFrom(s *grid.Stream, q *wire.ImportRequest) (done wire.
 	}
 	defer leave()
 	err = r.replica(&to, func(replica device.Replica) error {
-		in := &round{replica: replica, later: parseLater(q.Later)}
-		if err := in.read(wire.NewReader(bufio.NewReaderSize(s, streamBuffer))); err != nil {
+		in := &round{source: wire.NewReader(s), replica: replica, later: parseLater(q.Later)}
+		defer in.source.Free()
+		if err := in.read(); err != nil {
 			return badPayload(err)
 		}
 		position, err := replica.Position()
@@ -227,6 +227,7 @@ func (r *Replicas) enterImport(p *wire.Partition) (leave func(), err error) {
 
 // round are the records that are imported together.
 type round struct {
+	source  *wire.Reader
 	replica device.Replica
 	later   map[writing]uint64 // offsets that versions get
 	records []device.RawRecord
@@ -258,9 +259,9 @@ func (x *round) add(record device.RawRecord) {
 	x.records = append(x.records, record)
 }
 
-func (x *round) read(records *wire.Reader) error {
+func (x *round) read() error {
 	for {
-		record, err := records.Next()
+		record, err := x.source.Next()
 		if errors.Is(err, io.EOF) {
 			return x.store()
 		}
@@ -275,14 +276,16 @@ func (x *round) read(records *wire.Reader) error {
 			if err := x.store(); err != nil {
 				return err
 			}
+			x.source.Free()
 			continue
 		}
-		x.add(device.RawRecord{Bytes: bytes.Clone(record.Bytes)})
+		x.add(record)
 		x.bytes += len(record.Bytes)
 		if len(x.records) == roundRecords || x.bytes >= roundBytes {
 			if err := x.store(); err != nil {
 				return err
 			}
+			x.source.Free()
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"martlet/object-server/bundle"
+	"martlet/object-server/bundle/buffers"
 	"martlet/object-server/bundle/format"
 	"martlet/object-server/device"
 )
@@ -82,18 +83,28 @@ func WriteEnd(w io.Writer, done bundle.Exported) error {
 
 // Reader reads a stream of records from a peer.
 type Reader struct {
-	r      io.Reader
-	buffer []byte
-	large  *large // that is not read to its end; nil: none
-	end    bundle.Exported
-	isEnd  bool
+	r       io.Reader
+	buffers []*buffers.Buffer // of the records that are valid; the last one may have room for more
+	large   *large            // that is not read to its end; nil: none
+	end     bundle.Exported
+	isEnd   bool
+	scratch [8]byte
 }
 
-// NewReader returns a reader of the stream.
+// NewReader returns a reader of the stream. It reads in small pieces, which should cost little. Free must follow.
 func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
 
-// Next reads the next record; io.EOF after the last one. The record is valid until the next call of Next. What was not
-// read of its large object is skipped then.
+// Free gives back the memory of the records that have been read.
+func (r *Reader) Free() {
+	for i, b := range r.buffers {
+		b.Free()
+		r.buffers[i] = nil
+	}
+	r.buffers = r.buffers[:0]
+}
+
+// Next reads the next record; io.EOF after the last one. The record is valid until Free, also behind others, and the bytes
+// are the caller's till then. What was not read of its large object is skipped by the next call of Next.
 func (r *Reader) Next() (device.RawRecord, error) {
 	if r.isEnd {
 		return device.RawRecord{}, io.EOF
@@ -104,13 +115,11 @@ func (r *Reader) Next() (device.RawRecord, error) {
 		}
 		r.large = nil
 	}
-	var length [4]byte
-	if err := r.full(length[:]); err != nil {
+	n, err := r.number(4)
+	if err != nil {
 		return device.RawRecord{}, err
 	}
-	n := binary.LittleEndian.Uint32(length[:])
 	if n == 0 {
-		var err error
 		if r.end, err = readEnd(r.r); err == nil {
 			r.isEnd, err = true, io.EOF
 		}
@@ -123,15 +132,14 @@ func (r *Reader) Next() (device.RawRecord, error) {
 }
 
 func (r *Reader) readRecord(length int) (record device.RawRecord, err error) {
-	var head [recordHeadSize - 4]byte
-	if err := r.full(head[:]); err != nil {
+	size, err := r.number(8)
+	if err != nil {
 		return record, err
 	}
-	if r.buffer, err = readGrowing(r.r, r.buffer[:0], length); err != nil {
+	if record.Bytes, err = r.bytes(length); err != nil {
 		return record, err
 	}
-	record.Bytes = r.buffer
-	if size := binary.LittleEndian.Uint64(head[:]); size != noLarge {
+	if size != noLarge {
 		if size > 1<<62 {
 			return record, fmt.Errorf("%w: a large object of %d bytes", ErrMalformed, size)
 		}
@@ -141,16 +149,35 @@ func (r *Reader) readRecord(length int) (record device.RawRecord, err error) {
 	return record, nil
 }
 
-// readGrowing reads length bytes. It takes memory as the bytes come: a length alone costs nothing.
-func readGrowing(r io.Reader, b []byte, length int) ([]byte, error) {
-	for len(b) < length {
-		n := min(length-len(b), max(len(b), copySize))
-		b = append(b, make([]byte, n)...)
-		if _, err := io.ReadFull(r, b[len(b)-n:]); err != nil {
-			return b, cut(err)
+// bytes reads so many. It takes memory as they come: a length alone costs nothing.
+func (r *Reader) bytes(length int) ([]byte, error) {
+	var b *buffers.Buffer
+	if n := len(r.buffers); n > 0 {
+		b = r.buffers[n-1]
+	}
+	if b == nil || cap(b.B)-len(b.B) < length {
+		b = buffers.Get(copySize)
+		b.B = b.B[:0]
+		r.buffers = append(r.buffers, b)
+	}
+	start := len(b.B)
+	for end := start + length; len(b.B) < end; {
+		at := len(b.B)
+		n := min(end-at, max(at-start, copySize))
+		b.Grow(n)
+		b.B = b.B[:at+n]
+		if err := r.full(b.B[at:]); err != nil {
+			return nil, err
 		}
 	}
-	return b, nil
+	return b.B[start:len(b.B):len(b.B)], nil
+}
+
+// number reads a number of so many bytes, 8 at most.
+func (r *Reader) number(size int) (uint64, error) {
+	clear(r.scratch[:])
+	err := r.full(r.scratch[:size])
+	return binary.LittleEndian.Uint64(r.scratch[:]), err
 }
 
 // readEnd reads what follows the length of 0.

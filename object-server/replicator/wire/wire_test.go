@@ -85,6 +85,33 @@ func TestAStreamOfRecords(t *testing.T) {
 	}
 }
 
+// Records stay as they are until they are freed, also behind others.
+func TestRecordsThatAreKept(t *testing.T) {
+	var b bytes.Buffer
+	var want []string
+	for i := range 1000 {
+		text := strings.Repeat(string(rune('a'+i%26)), 1+i*i*i%100_000)
+		want = append(want, text)
+		proof.Check(t, WriteRecord(&b, device.RawRecord{Bytes: []byte(text)}))
+	}
+	proof.Check(t, WriteEnd(&b, end))
+	r := NewReader(&b)
+	for n := 0; n < len(want); r.Free() {
+		var kept []device.RawRecord
+		for range min(100, len(want)-n) {
+			record, err := r.Next()
+			proof.Check(t, err)
+			kept = append(kept, record)
+		}
+		for _, record := range kept {
+			if string(record.Bytes) != want[n] {
+				t.Fatalf("record %d", n)
+			}
+			n++
+		}
+	}
+}
+
 // A stream that is cut anywhere is an error, and its records are those before the cut.
 func TestACutStreamIsAnError(t *testing.T) {
 	stream, want := records(t)
