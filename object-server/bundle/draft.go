@@ -19,7 +19,8 @@ const headroom = format.HeaderSize + 640
 // methods, then LSN and salt when it is appended. Not safe for concurrent use.
 type Draft struct {
 	buffer *buffers.Buffer
-	start  int // of the record in the buffer, once sealed
+	isLent bool // the memory of the buffer is that of others
+	start  int  // of the record in the buffer, once sealed
 	head   format.Header
 	chain  *versions.Addition // nil: the name has no versions
 
@@ -51,7 +52,9 @@ func (d *Draft) Data() []byte { return d.buffer.B[headroom:] }
 
 // Free gives the memory back; the draft must not be used any more.
 func (d *Draft) Free() {
-	d.buffer.Free()
+	if !d.isLent {
+		d.buffer.Free()
+	}
 	d.buffer = nil
 }
 
@@ -122,13 +125,32 @@ func (d *Draft) seal(kind format.Type, hash format.Hash, m *format.Metadata, tab
 	return d.complete(h, m.Msgsize(), table, func(b []byte) ([]byte, error) { return m.MarshalMsg(b) })
 }
 
-// SealImported completes a record of a peer as it is there, byte for byte but for what
-// depends on the log: type, metadata and chunk table. The data must have been written.
-// It is not for SPILL records.
+// importedHead is what a record of a peer has in its header that does not depend on the log.
+func importedHead(h *format.Header) format.Header {
+	return format.Header{
+		Type: h.Type, Flags: h.Flags & format.FlagLock, Hash: h.Hash, VersionID: h.VersionID, Timestamp: h.Timestamp, Size: h.Size,
+	}
+}
+
+// ImportedDraft returns a sealed draft of a record of a peer, of a name without versions
+// on both sides: byte for byte as it is there, but for what depends on the log. p are the
+// bytes of the record. They become those of the draft, until it has been freed. It is not
+// for SPILL records.
+func ImportedDraft(r *format.Record, p []byte) *Draft {
+	h := importedHead(&r.Head)
+	h.Versions = 1
+	h.MetadataLength, h.MetadataCRC = r.Head.MetadataLength, r.Head.MetadataCRC
+	h.DataCRC, h.Signature = r.Head.DataCRC, r.Head.Signature
+	parts := h.Layout()
+	h.Units = uint32(parts.Length / format.UnitSize)
+	clear(p[parts.End:parts.Length]) // no checksum covers it
+	return &Draft{buffer: &buffers.Buffer{B: p[:parts.Length]}, isLent: true, head: h}
+}
+
+// SealImported is ImportedDraft for a name with versions: it copies the record. The data
+// must have been written.
 func (d *Draft) SealImported(r *format.Record) error {
-	h := format.Header{Type: r.Head.Type, Hash: r.Head.Hash, VersionID: r.Head.VersionID, Timestamp: r.Head.Timestamp, Size: r.Head.Size}
-	h.Flags = r.Head.Flags & format.FlagLock
-	return d.complete(h, len(r.EncodedMetadata), r.Table, func(b []byte) ([]byte, error) { return append(b, r.EncodedMetadata...), nil })
+	return d.complete(importedHead(&r.Head), len(r.EncodedMetadata), r.Table, func(b []byte) ([]byte, error) { return append(b, r.EncodedMetadata...), nil })
 }
 
 // complete fills in what follows from the parts of a record. encode appends the

@@ -22,7 +22,7 @@ type Imported struct {
 // doc/formats/bundle.md, "Which record counts". Bytes and checksums stay as they are,
 // but where the metadata of one and the data of another make a new record. Records
 // of different names share a flush. What is stored is durable on return. Records may
-// be of any partition of the device.
+// be of any partition of the device. Import may change what their bytes say of the log.
 //
 // A damaged record is replaced by a good one of the same write, and its damage ends.
 func (r Replica) Import(records []RawRecord) ([]Imported, error) {
@@ -268,13 +268,18 @@ func (d *Device) prepareImport(x *incoming) error {
 
 // seal makes the draft with the metadata, which may be those of the record.
 func (x *incoming) seal(old *replaced, m *format.Metadata) error {
+	isSame := (old.state.Metadata == nil || sameAttributes(x.metadata, m)) && !x.isLater
+	if isSame && old.chain == nil && len(x.record.Block) == 0 {
+		x.draft = bundle.ImportedDraft(x.record, x.raw.Bytes)
+		x.draft.Replaces(old.record)
+		return nil
+	}
 	x.draft = bundle.NewDraft(len(x.record.Data) + len(x.record.Table))
 	x.draft.Continue(old.chain)
 	x.draft.Replaces(old.record)
 	x.draft.Write(x.record.Data)
-	isSame := old.state.Metadata == nil || sameAttributes(x.metadata, m)
 	switch {
-	case isSame && !x.isLater:
+	case isSame:
 		return x.draft.SealImported(x.record)
 	case x.record.Type() == format.TypeDeleteMarker:
 		return x.draft.SealDeleteMarker(x.at.Hash, m)
