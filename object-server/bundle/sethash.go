@@ -165,7 +165,7 @@ func (b *Bundle) Slices(above uint8, prefix uint32, level uint8, horizon format.
 	if above > level || level > sethash.LevelMax {
 		return nil, Position{}, fmt.Errorf("bundle: slices of level %d in one of level %d", level, above)
 	}
-	if err := b.recount(); err != nil {
+	if err := b.recount(level); err != nil {
 		return nil, Position{}, err
 	}
 	b.mu.RLock()
@@ -201,14 +201,14 @@ func (b *Bundle) Elements(level uint8, prefix uint32) (all []sethash.Element, at
 	return all, at, err
 }
 
-// recount makes the table anew if it is not sure, or has become too shallow. Writes
-// go on meanwhile, and what they change is noted.
-func (b *Bundle) recount() error {
+// recount makes the table anew if it is not sure, or has become too shallow and does not
+// have the level. Writes go on meanwhile, and what they change is noted.
+func (b *Bundle) recount(level uint8) error {
 	a := &b.agreement
 	b.recounting.Lock()
 	defer b.recounting.Unlock()
 	b.mu.Lock()
-	if !a.unsure && !a.table.IsShallow() {
+	if !a.unsure && (level <= a.table.Depth() || !a.table.IsShallow()) {
 		b.mu.Unlock()
 		return nil
 	}

@@ -50,6 +50,27 @@ func TestDigestAfterARottenHeader(t *testing.T) {
 	}
 }
 
+// The digest of all names is known however shallow the table has become. Finer slices make it anew.
+func TestAShallowTable(t *testing.T) {
+	b := openLog(t, vfs.NewMem("/d"))
+	for n := 0; n < 5000; n += 10 {
+		var drafts []*Draft
+		for i := range 10 {
+			drafts = append(drafts, put(t, n+i, 1))
+		}
+		appendBatch(t, b, drafts...)
+	}
+	table := b.agreement.table
+	if all := whole(t, b); !table.IsShallow() || b.agreement.table != table || all.Versions.Count != 5000 {
+		t.Fatal(table.IsShallow(), b.agreement.table.Depth(), all)
+	}
+	_, _, err := b.Slices(0, 0, 4, format.Timestamp{})
+	check(t, err)
+	if b.agreement.table.IsShallow() {
+		t.Error("the table is as shallow as it was")
+	}
+}
+
 // Slices that are finer than the table come from the runs and are the same.
 func TestSlicesBelowTheTable(t *testing.T) {
 	_, b := tendedLog(t)
