@@ -19,8 +19,8 @@ const headroom = format.HeaderSize + 640
 // methods, then LSN and salt when it is appended. Not safe for concurrent use.
 type Draft struct {
 	buffer *buffers.Buffer
-	isLent bool // the memory of the buffer is that of others
-	start  int  // of the record in the buffer, once sealed
+	lent   buffers.Buffer // in place of one of the draft's own: the memory is that of others
+	start  int            // of the record in the buffer, once sealed
 	head   format.Header
 	chain  *versions.Addition // nil: the name has no versions
 
@@ -52,7 +52,7 @@ func (d *Draft) Data() []byte { return d.buffer.B[headroom:] }
 
 // Free gives the memory back; the draft must not be used any more.
 func (d *Draft) Free() {
-	if !d.isLent {
+	if d.buffer != &d.lent {
 		d.buffer.Free()
 	}
 	d.buffer = nil
@@ -144,7 +144,9 @@ func ImportedDraft(r *format.Record, p []byte) *Draft {
 	parts := h.Layout()
 	h.Units = uint32(parts.Length / format.UnitSize)
 	clear(p[parts.End:parts.Length]) // no checksum covers it
-	return &Draft{buffer: &buffers.Buffer{B: p[:parts.Length]}, isLent: true, head: h}
+	d := &Draft{lent: buffers.Buffer{B: p[:parts.Length]}, head: h}
+	d.buffer = &d.lent
+	return d
 }
 
 // SealImported is ImportedDraft for a name with versions: it copies the record. The data

@@ -101,6 +101,7 @@ func (b *Bundle) countingSince(since uint64, want func(e *format.Entry) bool) (e
 		if err != nil {
 			return extents, nil, done, err
 		}
+		entries = slices.Grow(entries, len(run))
 		for _, e := range b.own(x.segment, run) {
 			if e.LSN > since {
 				entries = append(entries, found{e, x.segment})

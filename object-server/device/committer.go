@@ -43,7 +43,7 @@ type write struct {
 	writer *bundle.Writer
 	draft  *bundle.Draft
 	err    error
-	done   chan struct{} // one token when err is final
+	done   chan struct{} // gets one token when err is final; others may share it
 }
 
 // group is what a batch has for one bundle.
@@ -123,8 +123,9 @@ func (c *committer) appendAll(bundles []*bundle.Bundle, all []*write) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	done := make(chan struct{}, len(all))
 	for _, w := range all {
-		w.done = make(chan struct{}, 1)
+		w.done = done
 	}
 	c.mu.Lock()
 	for i, w := range all {
@@ -133,8 +134,8 @@ func (c *committer) appendAll(bundles []*bundle.Bundle, all []*write) error {
 	c.queue = append(c.queue, all...)
 	c.mu.Unlock()
 	c.arrived.Signal()
-	for _, w := range all {
-		<-w.done
+	for range all {
+		<-done
 	}
 	return nil
 }

@@ -54,6 +54,9 @@ func (r Replica) Import(records []RawRecord) ([]Imported, error) {
 // isToBeRepeated does what a record was refused for, and tells whether it is to be
 // imported again then.
 func (d *Device) isToBeRepeated(x *incoming) bool {
+	if x.result.Err == nil {
+		return false
+	}
 	var old *nullIsOldError
 	var hides *hidesOlderError
 	switch err := x.result.Err; {
@@ -73,7 +76,8 @@ func (d *Device) isToBeRepeated(x *incoming) bool {
 
 // distinct takes the first record of each name.
 func distinct(all []*incoming) (round, rest []*incoming) {
-	seen := make(map[format.Hash]bool)
+	seen := make(map[format.Hash]bool, len(all))
+	round = make([]*incoming, 0, len(all))
 	for _, x := range all {
 		if seen[x.at.Hash] {
 			rest = append(rest, x)
@@ -169,10 +173,16 @@ func (d *Device) importRound(round []*incoming) error {
 		return err
 	}
 	slices.SortFunc(round, func(x, y *incoming) int { return bytes.Compare(x.at.Hash[:], y.at.Hash[:]) })
+	locked := 0
+	defer func() {
+		for _, x := range round[:locked] {
+			x.free()
+			d.locks.unlock(x.at.Hash)
+		}
+	}()
 	for _, x := range round {
 		d.locks.lock(x.at.Hash)
-		defer d.locks.unlock(x.at.Hash)
-		defer x.free()
+		locked++
 		if x.result.Err == nil && !x.result.Stored {
 			x.result.Err = d.prepareImport(x)
 		}

@@ -288,12 +288,12 @@ func (h *Header) SignatureOf(metadata []byte) uint64 {
 	if kind == TypeSpill {
 		kind = TypePut
 	}
-	digest := sha256.New()
-	digest.Write([]byte{byte(kind)})
-	digest.Write(h.Hash[:])
-	digest.Write(h.VersionID[:])
-	digest.Write(metadata)
-	return binary.LittleEndian.Uint64(digest.Sum(nil))
+	var room [1 << 10]byte // metadata are seldom longer
+	b := append(room[:0], byte(kind))
+	b = append(b, h.Hash[:]...)
+	b = append(b, h.VersionID[:]...)
+	digest := sha256.Sum256(append(b, metadata...))
+	return binary.LittleEndian.Uint64(digest[:])
 }
 
 var typeNames = map[Type]string{
