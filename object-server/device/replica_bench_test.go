@@ -113,7 +113,7 @@ func receiveSegment(b *testing.B, root string, whole []byte) int64 {
 			p, err = w.Bytes(w.At(), int(h.Units)*format.UnitSize)
 		}
 		if err == nil && h.Type.Named() {
-			_, err = newIncoming(Replica{}, &RawRecord{Bytes: p})
+			err = (&incoming{raw: &RawRecord{Bytes: p}}).check(Replica{})
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -27,11 +27,12 @@ type Imported struct {
 // A damaged record is replaced by a good one of the same write, and its damage ends.
 func (r Replica) Import(records []RawRecord) ([]Imported, error) {
 	done := make([]Imported, len(records))
-	var all []*incoming
+	came := make([]incoming, len(records))
+	all := make([]*incoming, 0, len(records))
 	for i := range records {
-		x, err := newIncoming(r, &records[i])
-		if done[i].Err = err; err == nil {
-			x.result = &done[i]
+		x := &came[i]
+		x.raw, x.result = &records[i], &done[i]
+		if x.result.Err = x.check(r); x.result.Err == nil {
 			all = append(all, x)
 		}
 	}
@@ -93,7 +94,7 @@ func distinct(all []*incoming) (round, rest []*incoming) {
 type incoming struct {
 	at       Location
 	raw      *RawRecord
-	record   *format.Record
+	record   format.Record
 	metadata *format.Metadata
 	kept     format.Timestamp // of the null version that has been kept
 	hidden   format.Timestamp // of the DELETE whose older versions have been hidden
@@ -102,40 +103,41 @@ type incoming struct {
 
 	bundle *bundle.Bundle
 	draft  *bundle.Draft // nil: there is nothing to write
+	write  write         // of the draft
 	gone   uint64        // large file that is replaced; 0 if none
 	posted *Object       // that gets the metadata of the record; nil if none does
 }
 
-// newIncoming checks every byte of a record.
-func newIncoming(r Replica, raw *RawRecord) (*incoming, error) {
-	record, err := format.ParseRecord(raw.Bytes)
+// check parses a record, and checks every byte of it.
+func (x *incoming) check(r Replica) error {
+	record := &x.record
+	err := record.Parse(x.raw.Bytes)
 	if err == nil {
 		err = record.CheckData()
 	}
-	var m *format.Metadata
 	if err == nil {
-		m, err = record.Metadata()
+		x.metadata, err = record.Metadata()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: record of a peer: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: record of a peer: %w", ErrInvalid, err)
 	}
-	h := &record.Head
+	h, m := &record.Head, x.metadata
 	m.VersionID = h.VersionID
 	switch isSpill := h.Type == format.TypeSpill; {
 	case !h.Type.Named() || h.Type == format.TypeVersionDirectory,
-		isSpill != (raw.Large != nil),
+		isSpill != (x.raw.Large != nil),
 		h.Signature != h.SignatureOf(record.EncodedMetadata),
 		m.Timestamp != h.Timestamp || h.Timestamp.IsZero(),
 		max(m.MetaTimestamp.Ticks, m.TypeTimestamp.Ticks) > format.TicksMax,
 		!m.Lock.IsInBounds(), (m.Lock != nil) != (h.Flags&format.FlagLock != 0),
 		record.Live() && m.Size != record.Size():
-		return nil, fmt.Errorf("%w: record of a peer: type %d of %d bytes", ErrInvalid, h.Type, len(raw.Bytes))
+		return fmt.Errorf("%w: record of a peer: type %d of %d bytes", ErrInvalid, h.Type, len(x.raw.Bytes))
 	}
-	x := &incoming{at: Location{r.policy, r.partition, h.Hash}, raw: raw, record: record, metadata: m}
-	if x.isLater = h.Type.IsVersion() && raw.Offset > m.Timestamp.Offset; x.isLater {
-		delay(m, raw.Offset)
+	x.at = Location{r.policy, r.partition, h.Hash}
+	if x.isLater = h.Type.IsVersion() && x.raw.Offset > m.Timestamp.Offset; x.isLater {
+		delay(m, x.raw.Offset)
 	}
-	return x, nil
+	return nil
 }
 
 // delay gives metadata the offset of a later time. What a POST gave them keeps its own.
@@ -194,11 +196,14 @@ func (d *Device) importRound(round []*incoming) error {
 // DELETE is: it gives back room. leave must follow.
 func (d *Device) roomToImport(round []*incoming) (leave func(), err error) {
 	var size int64
-	admit := d.roomToErase
+	stores := false
 	for _, x := range round {
-		if size += int64(len(x.raw.Bytes)) + uploadRoom; x.record.Live() {
-			admit = d.room.enter
-		}
+		size += int64(len(x.raw.Bytes)) + uploadRoom
+		stores = stores || x.record.Live()
+	}
+	admit := d.roomToErase
+	if stores {
+		admit = d.room.enter
 	}
 	if err := admit(size); err != nil {
 		return nil, err
@@ -239,7 +244,7 @@ func (d *Device) prepareImport(x *incoming) error {
 	}
 	needsChain := w.kind == format.TypeDeleteMarker || !m.VersionID.IsNull()
 	old, err := d.previous(&w, needsChain, func(c *versions.Chain) (versions.Addition, error) {
-		hides := d.isPlainDelete(x.record, m)
+		hides := d.isPlainDelete(&x.record, m)
 		if m.VersionID.IsNull() && (hides || w.kind != format.TypeTombstone) {
 			if err := d.checkNull(c, m.Timestamp, x.kept); err != nil {
 				return versions.Addition{}, err
@@ -280,7 +285,7 @@ func (d *Device) prepareImport(x *incoming) error {
 func (x *incoming) seal(old *replaced, m *format.Metadata) error {
 	isSame := (old.state.Metadata == nil || sameAttributes(x.metadata, m)) && !x.isLater
 	if isSame && old.chain == nil && len(x.record.Block) == 0 {
-		x.draft = bundle.ImportedDraft(x.record, x.raw.Bytes)
+		x.draft = bundle.ImportedDraft(&x.record, x.raw.Bytes)
 		x.draft.Replaces(old.record)
 		return nil
 	}
@@ -290,7 +295,7 @@ func (x *incoming) seal(old *replaced, m *format.Metadata) error {
 	x.draft.Write(x.record.Data)
 	switch {
 	case isSame:
-		return x.draft.SealImported(x.record)
+		return x.draft.SealImported(&x.record)
 	case x.record.Type() == format.TypeDeleteMarker:
 		return x.draft.SealDeleteMarker(x.at.Hash, m)
 	}
@@ -331,12 +336,12 @@ func sameAttributes(m, o *format.Metadata) bool {
 
 // commitImport writes what has been prepared.
 func (d *Device) commitImport(round []*incoming) error {
-	var all []*write
-	var of []*incoming
-	var bundles []*bundle.Bundle
+	all, of := make([]*write, 0, len(round)), make([]*incoming, 0, len(round))
+	bundles := make([]*bundle.Bundle, 0, len(round))
 	for _, x := range round {
 		if x.draft != nil && x.result.Err == nil {
-			all, of, bundles = append(all, &write{draft: x.draft}), append(of, x), append(bundles, x.bundle)
+			x.write = write{draft: x.draft}
+			all, of, bundles = append(all, &x.write), append(of, x), append(bundles, x.bundle)
 		}
 	}
 	if len(all) == 0 {

@@ -22,13 +22,14 @@ type Record struct {
 // object's bytes. Damage is an ErrDamaged.
 func ParseRecord(b []byte) (*Record, error) {
 	r := new(Record)
-	if err := r.parse(b); err != nil {
+	if err := r.Parse(b); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Record) parse(b []byte) error {
+// Parse is ParseRecord into r, which must be zero. After an error it has parts that may be damaged.
+func (r *Record) Parse(b []byte) error {
 	h, err := ParseHeader(b)
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func (r *Record) ParsePart(p []byte, headOnly bool) (need int, err error) {
 	case headOnly:
 		return need, r.ParseMetadata(p)
 	}
-	if err = r.parse(p); err != nil {
+	if err = r.Parse(p); err != nil {
 		*r = Record{Head: h}
 	}
 	return need, err
