@@ -109,10 +109,13 @@ def told_by(outcomes: Iterable[Outcome]) -> set[int]:
     """The indexes of the object servers that have updated their container replicas, or will.
 
     A server that got the request twice and found the write done may have crashed in between. Then
-    it stored the object, but may have sent no update.
+    it stored the object, but may have sent no update. One that counts as unavailable, as the
+    condition of the write did not hold there, has sent none.
     """
     return {
-        o.index for o in outcomes if not (o.answer.was_resent and o.answer.status in (404, 409))
+        o.index
+        for o in outcomes
+        if o.answer.status < 500 and not (o.answer.was_resent and o.answer.status in (404, 409))
     }
 
 

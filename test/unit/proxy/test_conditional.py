@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_cluster import FakeCluster
+from fake_cluster import FakeCluster, MakeCluster
+from fake_devices import FakeDevice, Seen
 
 MAYBE = {"X-Backend-If-Timestamp": "0000000001.00000"}
 BODIES = pytest.mark.parametrize("body", [b"", b"x" * 4096, b"y" * (1 << 20)])
@@ -32,6 +33,54 @@ def test_a_replica_that_missed_a_write_is_outvoted(cluster: FakeCluster, body: b
     cluster.devices[1].fault = 412
     assert cluster.call("PUT", "/v1/a/c/p", body, MAYBE).status == 412
     assert cluster.holders("/a/c/p") == []
+
+
+def check_row(cluster: FakeCluster, device: FakeDevice, method: str) -> None:
+    """Check that the proxy has told the container replica that this device was to tell."""
+    (refused,) = (seen for seen in device.seen if seen.method == method and is_write(seen))
+    told = [
+        f"127.0.0.1:{other.port}"
+        for other in cluster.devices
+        for seen in other.seen
+        if seen.method == method and not is_write(seen)
+    ]
+    assert told == [refused.headers["x-container-host"]]
+
+
+def is_write(seen: Seen) -> bool:
+    """Whether it is a write of an object; else it is a row."""
+    return "x-container-host" in seen.headers
+
+
+@BODIES
+def test_the_proxy_sends_the_row_of_a_put_that_a_replica_refused(
+    make_cluster: MakeCluster, body: bytes
+) -> None:
+    """That replica has not written, so it sends none."""
+    cluster = make_cluster(devices=3)
+    cluster.make_container()
+    device = cluster.devices[2]
+    device.fault = lambda seen: 412 if is_write(seen) else None
+    assert cluster.call("PUT", "/v1/a/c/o", body, MAYBE).status == 201
+    assert cluster.holders("/a/c/o") == ["sd0", "sd1"]
+    check_row(cluster, device, "PUT")
+
+
+def test_the_proxy_sends_the_row_of_a_delete_that_a_replica_refused(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(devices=3)
+    cluster.make_container()
+    cluster.call("PUT", "/v1/a/c/o", b"x")
+    since = str(cluster.devices[0].stored["/a/c/o"].timestamp)
+    for device in cluster.devices:
+        device.read_headers = {"X-Backend-Data-Timestamp": since}
+    cluster.forget()
+    device = cluster.devices[2]
+    device.fault = lambda seen: 412 if is_write(seen) else None
+    condition = {"X-Backend-If-Timestamp": since}
+    assert cluster.call("DELETE", "/v1/a/c/o", headers=condition).status == 204
+    check_row(cluster, device, "DELETE")
 
 
 def test_a_delete_needs_a_majority(cluster: FakeCluster) -> None:
