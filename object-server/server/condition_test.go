@@ -54,6 +54,18 @@ func TestVersionsOnCondition(t *testing.T) {
 	f.send(201, "PUT", "seven", 7, versionHeader, moment(7), ifTimestamp, moment(6)) // when it was restored
 }
 
+// Else a write stays below a later delete marker, so the condition holds for the next one as well.
+func TestVersionsOnConditionAreNotWrittenBelowADeleteMarker(t *testing.T) {
+	f := newVersionsFixture(t)
+	f.putVersion(2, "two")
+	f.send(204, "DELETE", "", 9, versionHeader, moment(9), markerHeader, "true")
+	f.send(409, "PUT", "five", 5, versionHeader, moment(5), "If-None-Match", "*")
+	f.send(201, "PUT", "five", 5, versionHeader, moment(5)) // without it, it may come late
+	f.wantCurrent("", "")
+	f.send(201, "PUT", "ten", 10, versionHeader, moment(10), "If-None-Match", "*")
+	f.send(412, "PUT", "eleven", 11, versionHeader, moment(11), "If-None-Match", "*")
+}
+
 // While a write hangs on one device, conditional writes of the same name on another device go on.
 func TestConditionsOfDevicesDoNotWaitForEachOther(t *testing.T) {
 	var locks conditionLocks

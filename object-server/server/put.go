@@ -118,9 +118,10 @@ func (s *Server) checkBeforeBody(x *exchange, from devices.Store, timestamp form
 // checkStored compares the stored object of that name with the request.
 func (s *Server) checkStored(x *exchange, from devices.Store, timestamp format.Timestamp) error {
 	m, since, err := headCurrent(from, x.at)
-	isVersion := x.header(message.VersionID) != "" // a version may come late
+	// A version may come late. Below a later one it would not be current: then the condition of another write held, too.
+	mayBeLate := x.header(message.VersionID) != "" && !x.isConditionalWrite()
 	if err != nil {
-		if isVersion {
+		if mayBeLate {
 			timestamp = format.Timestamp{Ticks: format.TicksMax}
 		}
 		if err := checkAbsent(err, timestamp); err != nil {
@@ -135,7 +136,6 @@ func (s *Server) checkStored(x *exchange, from devices.Store, timestamp format.T
 	if err := checkIfTimestamp(x, unlessExpired(m, timestamp), since); err != nil {
 		return err
 	}
-	mayBeLate := isVersion && !x.isConditionalWrite()
 	if m.Timestamp.Compare(timestamp) > 0 && !mayBeLate { // with equal timestamps the content decides, after the body
 		return &device.OlderError{Existing: m.Timestamp}
 	}
