@@ -22,7 +22,8 @@ from proxy.headers import IF_TIMESTAMP
 from proxy.replicas.core import Core
 from proxy.replicas.engine import Outcome
 from proxy.replicas.grid_fanout import ask_all
-from proxy.replicas.quorum import UNAVAILABLE, have_quorum
+from proxy.replicas.quorum import UNAVAILABLE, Answer, have_quorum
+from proxy.replicas.versions import VERSION_ID
 from proxy.wire_headers import WireHeaders
 from ring.ring import Node
 
@@ -49,14 +50,22 @@ def majority(replicas: int) -> int:
     return replicas // 2 + 1
 
 
-def after_the_first(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def after_the_first(write: Write, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes at the other replicas, once the first primary has accepted.
 
     One that refuses has another state, because a write without a condition came between. It has
-    missed this write, as if it had been unavailable.
+    missed this write, as if it had been unavailable. So it is with a later write (409) if this one
+    adds a version: that is not replaced.
     """
+    is_version = VERSION_ID in write.headers
+    own = write.headers["X-Timestamp"]
+
+    def has_missed(answer: Answer) -> bool:
+        is_late = answer.status == 409 and answer.headers.get("x-backend-timestamp") != own
+        return answer.status == 412 or (is_version and is_late)
+
     return [
-        Outcome(o.index, o.node, UNAVAILABLE) if o.answer.status == 412 else o for o in outcomes
+        Outcome(o.index, o.node, UNAVAILABLE) if has_missed(o.answer) else o for o in outcomes
     ]
 
 
@@ -88,7 +97,7 @@ def delete_in_order(core: Core, write: Write, headers: list[WireHeaders]) -> lis
     )
     for outcome in rest:
         outcome.index += 1
-    return first + after_the_first(rest)
+    return first + after_the_first(write, rest)
 
 
 def _check_majority(core: Core, write: Write) -> None:

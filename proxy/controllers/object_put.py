@@ -160,14 +160,14 @@ class Store(NamedTuple):
             uploads.abort()
             raise
         if is_conditional:
-            refusals = after_the_first(refusals)
+            refusals = after_the_first(self.write, refusals)
         said = [answer.status for answer in self._done(refusals)]
         outcomes = uploads.finish(
             lambda statuses: have_quorum(said + statuses, replicas),
             patience,
         )
         if is_conditional:
-            outcomes = after_the_first(outcomes)
+            outcomes = after_the_first(self.write, outcomes)
         etag = "" if frame is None else frame.etag
         return received, footers, refusals + outcomes, etag
 

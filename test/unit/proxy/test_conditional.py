@@ -6,6 +6,9 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import FakeDevice, Seen
 
+from martlet.http.environ import VERSION_REQUEST
+from proxy.replicas.versions import VERSION_ID, VersionRequest
+
 MAYBE = {"X-Backend-If-Timestamp": "0000000001.00000"}
 BODIES = pytest.mark.parametrize("body", [b"", b"x" * 4096, b"y" * (1 << 20)])
 
@@ -53,17 +56,35 @@ def is_write(seen: Seen) -> bool:
 
 
 @BODIES
+@pytest.mark.parametrize("status", [409, 412])
 def test_the_proxy_sends_the_row_of_a_put_that_a_replica_refused(
-    make_cluster: MakeCluster, body: bytes
+    make_cluster: MakeCluster, body: bytes, status: int
 ) -> None:
-    """That replica has not written, so it sends none."""
+    """That replica has not written, so it sends none. It may have a later version (409)."""
     cluster = make_cluster(devices=3)
     cluster.make_container()
     device = cluster.devices[2]
-    device.fault = lambda seen: 412 if is_write(seen) else None
-    assert cluster.call("PUT", "/v1/a/c/o", body, MAYBE).status == 201
+    device.fault = lambda seen: status if is_write(seen) else None
+    asked = {VERSION_REQUEST: VersionRequest("/v1/a/c/o", {VERSION_ID: "2795223550.00000"})}
+    assert cluster.call("PUT", "/v1/a/c/o", body, MAYBE, **asked).status == 201
     assert cluster.holders("/a/c/o") == ["sd0", "sd1"]
     check_row(cluster, device, "PUT")
+
+
+@BODIES
+def test_a_later_write_replaces_one_that_adds_no_version(cluster: FakeCluster, body: bytes) -> None:
+    cluster.devices[2].fault = 409
+    assert cluster.call("PUT", "/v1/a/c/o", body, MAYBE).status == 202
+
+
+@BODIES
+def test_a_version_that_one_replica_took_is_not_done(cluster: FakeCluster, body: bytes) -> None:
+    """The others have a later one. It is not known whether this one stays."""
+    for device in cluster.devices[1:3]:
+        device._act = lambda seen: (409, {"X-Backend-Timestamp": "2795223551.00000"}, b"")
+    asked = {VERSION_REQUEST: VersionRequest("/v1/a/c/o", {VERSION_ID: "2795223550.00000"})}
+    assert cluster.call("PUT", "/v1/a/c/o", body, MAYBE, **asked).status == 503
+    assert cluster.holders("/a/c/o") == ["sd0"]
 
 
 def test_the_proxy_sends_the_row_of_a_delete_that_a_replica_refused(
