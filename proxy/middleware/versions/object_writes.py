@@ -19,6 +19,7 @@ from martlet.http.environ import (
 from martlet.http.headers import Headers, environ_key
 from martlet.http.response import HTTPException, Response, http_error
 from martlet.words.timestamp import Timestamp
+from proxy.headers import IF_TIMESTAMP
 from proxy.middleware.subrequest import Answered, ask_app, close_body
 from proxy.middleware.subrequest import sub_environ as make_sub_environ
 from proxy.middleware.versions.changed_answer import Change, changed_answer
@@ -37,6 +38,9 @@ from proxy.replicas.versions import (
     VERSION_RESTORE,
     VersionRequest,
 )
+
+#: Keys of the environ of a write that depends on what is stored.
+_CONDITIONS = frozenset(map(environ_key, ("If-None-Match", IF_TIMESTAMP)))
 
 
 class ObjectWrites:
@@ -62,9 +66,10 @@ class ObjectWrites:
         return changed_answer(self._app, show) if is_given else self._refusing_accepted(show)
 
     def _refusing_accepted(self, change: Change) -> WSGIApp:
-        """The changed answer, with 503 in place of 202.
+        """The changed answer, with 503 in place of 202, or 409 if the write has a condition.
 
-        202 means that another write has the same timestamp, and this one is not kept.
+        202 means that another write has the same timestamp, and this one is not kept. With a
+        condition, the other one may be later.
         """
         inner = changed_answer(self._app, change)
 
@@ -72,7 +77,8 @@ class ObjectWrites:
             status, headers, body = call_app(inner, environ)
             if status[:3] == "202":
                 close_body(body)
-                error = http_error(503, "Another version was written at the same moment.")
+                refusal = 409 if _CONDITIONS & environ.keys() else 503
+                error = http_error(refusal, "Another version was written at the same moment.")
                 return error(environ, start_response)
             start_response(status, headers)
             return body

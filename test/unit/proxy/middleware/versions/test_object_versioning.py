@@ -84,6 +84,9 @@ def test_a_write_makes_a_version_of_its_timestamp(app: Application) -> None:
     app.answers = [(202, {})] * 2  # another write has that timestamp
     assert call(app, "PUT", OBJECT).status == 503
     assert call(app, "PUT", OBJECT, headers={"X-Timestamp": ID}).status == 202  # the same again
+    app.answers = [(202, {})] * 2  # or there is a later one: nothing is written
+    for condition in ({"If-None-Match": "*"}, {"X-Backend-If-Timestamp": ID}):
+        assert call(app, "PUT", OBJECT, headers=condition).status == 409
 
 
 def test_a_delete_makes_a_marker(app: Application) -> None:
