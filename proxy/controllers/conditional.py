@@ -64,9 +64,7 @@ def after_the_first(write: Write, outcomes: Sequence[Outcome]) -> list[Outcome]:
         is_late = answer.status == 409 and answer.headers.get("x-backend-timestamp") != own
         return answer.status == 412 or (is_version and is_late)
 
-    return [
-        Outcome(o.index, o.node, UNAVAILABLE) if has_missed(o.answer) else o for o in outcomes
-    ]
+    return [Outcome(o.index, o.node, UNAVAILABLE) if has_missed(o.answer) else o for o in outcomes]
 
 
 def delete_in_order(core: Core, write: Write, headers: list[WireHeaders]) -> list[Outcome]:

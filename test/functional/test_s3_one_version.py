@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_databases import listed_versions, ring_of
 from frozen import frozen
 from multipart_parts import SECTION, prompt_s3, put
 from other_proxy import OtherProxy
@@ -143,6 +144,24 @@ def test_a_repeated_completion_after_another_write(proxies: tuple[Any, Any], sta
     put(s3, bucket)
     assert outcomes_of([lambda: s3.complete_multipart_upload(**completion)]) == ["NoSuchUpload"]
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new"
+
+
+def test_a_version_that_a_replica_refused_is_in_all_listings(
+    four_nodes: RunningCluster, tmp_path: Path
+) -> None:
+    """It has missed the current version, so the condition does not hold there."""
+    with prompt_s3(four_nodes, tmp_path) as s3:
+        bucket = new_bucket(s3)
+        completion = begin(s3, bucket)
+        _, primaries = ring_of(four_nodes, "object").get_nodes("AUTH_test", bucket, "k")
+        port = primaries[2]["port"]
+        node = next(n for n in range(1, 5) if four_nodes.storage_port("object", n) == port)
+        server = four_nodes.pid_of(f"object-server-node{node}")
+        with frozen(server, *descendants(server)):
+            put(s3_client(four_nodes.port), bucket)  # the other proxy does not know that it hangs
+        version = s3.complete_multipart_upload(**completion)["VersionId"]
+    for rows in listed_versions(four_nodes, "AUTH_test", bucket):
+        assert version in rows
 
 
 def test_completions_while_a_server_does_not_answer(
