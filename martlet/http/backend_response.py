@@ -15,6 +15,7 @@ from martlet.tls.tls_socket import HandshakeError
 Address = tuple[str, int]
 
 READ_BYTES = 64 * 1024
+BODY_READ_BYTES = 256 * 1024  # of a body whose length is known
 HEADER_BYTES_MAX = 128 * 1024  # twice the largest metadata of an object
 # An unread rest of an answer up to this size is read and discarded to keep the connection. For a
 # larger rest a new connection is cheaper.
@@ -75,6 +76,7 @@ class Incoming:
     """The part of an answer that has been read; the parser calls the on_* methods."""
 
     __slots__ = (
+        "_body_left",
         "_parser",
         "_pool",
         "address",
@@ -96,6 +98,7 @@ class Incoming:
         self._pool: _Pool | None = pool
         self.address = address
         self._parser = httptools.HttpResponseParser(self)
+        self._body_left = 0  # what of a body of known length has not been read
         self.sock = sock
         self.method = method
         self.received_bytes = 0
@@ -117,7 +120,9 @@ class Incoming:
         """
         try:
             self.sock.settimeout(timeout)
-            data = self.sock.recv(READ_BYTES)
+            # One byte behind the body would show that the connection must not be reused.
+            count = min(self._body_left + 1, BODY_READ_BYTES) if self._body_left else READ_BYTES
+            data = self.sock.recv(count)
         except TimeoutError as error:
             raise ReadTimeout(self.address, f"no answer in {timeout} s") from error
         except OSError as error:
@@ -127,6 +132,9 @@ class Incoming:
             self._at_end_of_connection()
             return
         self.received_bytes += len(data)
+        if self._body_left:  # nothing is left to parse, and the parser would copy it
+            self._take_body(data)
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -139,6 +147,14 @@ class Incoming:
         if not self.has_final_headers and self.received_bytes > HEADER_BYTES_MAX:
             self.drop()
             raise BadResponse(self.address, f"headers are longer than {HEADER_BYTES_MAX} bytes")
+
+    def _take_body(self, data: bytes) -> None:
+        if len(data) > self._body_left:
+            self.keep_alive = False
+            data = data[: self._body_left]
+        self._body_left -= len(data)
+        self.chunks.append(data)
+        self.is_complete = not self._body_left
 
     def release(self) -> None:
         """Return the connection to the pool if the answer was read to its end, else close it."""
@@ -200,8 +216,16 @@ class Incoming:
             self.keep_alive = self.headers.get("connection", "").lower() != "close"
         else:
             self.keep_alive = self._parser.should_keep_alive()
+            self._body_left = self._length_of_body()
+
+    def _length_of_body(self) -> int:
+        """0 if there is none, or if only the parser can tell."""
+        length = self.headers.get("content-length", "")
+        is_told = length.isdecimal() and "transfer-encoding" not in self.headers
+        return int(length) if is_told and self.status not in (204, 304) else 0
 
     def on_body(self, data: bytes) -> None:
+        self._body_left = max(self._body_left - len(data), 0)
         self.chunks.append(data)
 
     def on_message_complete(self) -> None:

@@ -55,6 +55,8 @@ type Device struct {
 	synced    synced
 	counters  counters
 
+	readLately readLately // parts of large files
+
 	operations limit // all that have entered
 	calls      limit // that read or write something of one object
 	longCalls  limit // that open a partition or list versions, which may take long on a device in order

@@ -117,6 +117,11 @@ func (f *hangingFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
+func (f *hangingFile) ReadDirect(p []byte, offset int64) (int, error) {
+	f.fs.pass("read", f.name)
+	return f.File.ReadDirect(p, offset)
+}
+
 func (f *hangingFile) Writev(buffers [][]byte, offset int64) error {
 	f.fs.pass("write", f.name)
 	return f.File.Writev(buffers, offset)

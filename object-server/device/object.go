@@ -191,42 +191,6 @@ func (o *Object) check(offset int64, p []byte) error {
 	return nil
 }
 
-// writeLarge reads the touched chunks of the large file, some at a time.
-func (o *Object) writeLarge(w io.Writer, off, n int64) error {
-	buffer := buffers.Get(largeBuffer)
-	defer buffer.Free()
-	for n > 0 {
-		first := off / format.ChunkSize * format.ChunkSize
-		need := (off + n - first + format.ChunkSize - 1) / format.ChunkSize * format.ChunkSize
-		p := buffer.B[:min(largeBuffer, need, o.record.Size()-first)]
-		if err := o.readLarge(p, first); err != nil {
-			return err
-		}
-		if err := o.check(first, p); err != nil {
-			return err
-		}
-		part := p[off-first:]
-		part = part[:min(int64(len(part)), n)]
-		if _, err := w.Write(part); err != nil {
-			return err
-		}
-		off, n = off+int64(len(part)), n-int64(len(part))
-	}
-	return nil
-}
-
-// readLarge reads from the large file. Nothing is held while the client takes it.
-func (o *Object) readLarge(p []byte, offset int64) error {
-	if err := o.device.calls.enter(); err != nil {
-		return err
-	}
-	defer o.device.calls.leave()
-	if read, err := o.large.ReadAt(p, offset); read < len(p) {
-		return o.unreadable(err)
-	}
-	return nil
-}
-
 // Close releases what the object holds. The metadata stay valid.
 func (o *Object) Close() {
 	if o.large != nil {

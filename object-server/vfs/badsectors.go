@@ -55,6 +55,14 @@ func (f *badFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
+// ReadDirect implements File.
+func (f *badFile) ReadDirect(p []byte, offset int64) (int, error) {
+	if f.disk.isBad(f.name, offset, offset+int64(len(p))) {
+		return 0, &fs.PathError{Op: "pread", Path: f.name, Err: syscall.EIO}
+	}
+	return f.File.ReadDirect(p, offset)
+}
+
 // Clone implements File.
 func (f *badFile) Clone(source File) error {
 	if bad, ok := source.(*badFile); ok {

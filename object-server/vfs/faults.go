@@ -130,6 +130,13 @@ func (f *faultFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.File.ReadAt(p, offset)
 }
 
+func (f *faultFile) ReadDirect(p []byte, offset int64) (int, error) {
+	if err := f.faults.check("read", f.name); err != nil {
+		return 0, err
+	}
+	return f.File.ReadDirect(p, offset)
+}
+
 func (f *faultFile) Writev(buffers [][]byte, offset int64) error {
 	if err := f.faults.check("write", f.name); err != nil {
 		half := buffers[:len(buffers)/2]

@@ -321,6 +321,13 @@ func (f *memFile) write(data []byte, offset int64, isDirect bool) error {
 
 func (f *memFile) DirectBlock() int { return sectorSize }
 
+func (f *memFile) ReadDirect(p []byte, offset int64) (int, error) {
+	if offset%sectorSize != 0 || len(p)%sectorSize != 0 {
+		return 0, &fs.PathError{Op: "pread", Path: f.name, Err: fs.ErrInvalid}
+	}
+	return f.ReadAt(p, offset)
+}
+
 func (f *memFile) WriteDirect(p []byte, offset int64) error {
 	if offset%sectorSize != 0 || len(p)%sectorSize != 0 {
 		return &fs.PathError{Op: "pwrite", Path: f.name, Err: fs.ErrInvalid}

@@ -112,7 +112,7 @@ func (d *osDir) Usage() (Usage, error) {
 type osFile struct {
 	fd     int
 	direct int // a second descriptor, with O_DIRECT; 0 until needed
-	block  int // of direct writes; 0 not yet known, -1 none
+	block  int // of direct calls; 0 not yet known, -1 none
 	name   string
 
 	anchors anchors // see Anchor
@@ -138,19 +138,29 @@ func openRetry(name string, flags int) (int, error) {
 func (f *osFile) ReadAt(p []byte, offset int64) (int, error) {
 	done := 0
 	for done < len(p) {
-		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := f.pread(f.fd, p[done:], offset+int64(done))
 		if err != nil {
-			return done, wrap("pread", f.name, err)
-		}
-		if n == 0 {
-			return done, io.EOF
+			return done, err
 		}
 		done += n
 	}
 	return done, nil
+}
+
+// pread returns at least one byte, or an error.
+func (f *osFile) pread(fd int, p []byte, offset int64) (int, error) {
+	for {
+		n, err := unix.Pread(fd, p, offset)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return 0, wrap("pread", f.name, err)
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
 }
 
 func (f *osFile) Writev(buffers [][]byte, offset int64) error {
@@ -198,13 +208,39 @@ func (f *osFile) DirectBlock() int {
 	return max(f.block, 0)
 }
 
-func (f *osFile) WriteDirect(p []byte, offset int64) error {
-	if f.direct == 0 {
-		fd, err := openRetry(fmt.Sprintf("/proc/self/fd/%d", f.fd), unix.O_WRONLY|unix.O_DIRECT)
+// openDirect makes sure that there is a descriptor for calls past the page cache.
+func (f *osFile) openDirect() error {
+	if f.direct != 0 {
+		return nil
+	}
+	fd, err := openRetry(fmt.Sprintf("/proc/self/fd/%d", f.fd), unix.O_RDWR|unix.O_DIRECT)
+	if err != nil {
+		return wrap("open", f.name, err)
+	}
+	f.direct = fd
+	return nil
+}
+
+func (f *osFile) ReadDirect(p []byte, offset int64) (int, error) {
+	if err := f.openDirect(); err != nil {
+		return 0, err
+	}
+	done := 0
+	for done < len(p) {
+		n, err := f.pread(f.direct, p[done:], offset+int64(done))
 		if err != nil {
-			return wrap("open", f.name, err)
+			return done, err
 		}
-		f.direct = fd
+		if done += n; n%f.DirectBlock() != 0 { // the end of the file, behind which no block begins
+			return done, io.EOF
+		}
+	}
+	return done, nil
+}
+
+func (f *osFile) WriteDirect(p []byte, offset int64) error {
+	if err := f.openDirect(); err != nil {
+		return err
 	}
 	for len(p) > 0 {
 		n, err := unix.Pwrite(f.direct, p, offset)

@@ -42,3 +42,10 @@ func (f *pacedFile) ReadAt(p []byte, offset int64) (int, error) {
 	f.paced.Read(n)
 	return n, err
 }
+
+// ReadDirect implements File.
+func (f *pacedFile) ReadDirect(p []byte, offset int64) (int, error) {
+	n, err := f.File.ReadDirect(p, offset)
+	f.paced.Read(n)
+	return n, err
+}

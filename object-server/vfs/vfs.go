@@ -68,11 +68,14 @@ type File interface {
 	// Writev writes all buffers one after the other from offset on, or fails;
 	// a failure may leave any part of them written.
 	Writev(buffers [][]byte, offset int64) error
-	// DirectBlock is the unit in bytes of WriteDirect; 0 where it cannot be used.
+	// DirectBlock is the unit in bytes of ReadDirect and WriteDirect; 0 where they cannot be used.
 	DirectBlock() int
+	// ReadDirect reads past the page cache: whole blocks at a multiple of DirectBlock, into
+	// memory that is aligned to DirectAlignment. At the end of the file it returns fewer bytes
+	// and io.EOF. Neither it nor WriteDirect may run twice at a time on a file.
+	ReadDirect(p []byte, offset int64) (int, error)
 	// WriteDirect writes past the page cache: whole blocks at a multiple of
 	// DirectBlock, from memory that is aligned to DirectAlignment. It makes nothing durable.
-	// Only one at a time may run on a file.
 	WriteDirect(p []byte, offset int64) error
 	// Datasync makes the bytes and the length durable, but not the name. After
 	// a failure, what was not durable may be lost for good. It also makes durable

@@ -88,6 +88,25 @@ func readAndWrite(t *testing.T, f File) {
 	}
 }
 
+// readDirect reads p, which lies behind the first block and ends the file once it is cut.
+func readDirect(t *testing.T, f File, p []byte) {
+	block := int64(f.DirectBlock())
+	memory := Aligned(make([]byte, 4096+8*block))[:4*block]
+	expect(t, f.Truncate(3*block-100), nil)
+	if n, err := f.ReadDirect(memory, block); n != len(p)-100 || !errors.Is(err, io.EOF) || !bytes.Equal(memory[:n], p[:n]) {
+		t.Fatal("a direct read to the end of the file", n, err)
+	}
+	if n, err := f.ReadDirect(memory[:block], block); int64(n) != block || err != nil || !bytes.Equal(memory[:n], p[:n]) {
+		t.Fatal("a direct read of a block", n, err)
+	}
+	if n, err := f.ReadDirect(memory, 4*block); n != 0 || !errors.Is(err, io.EOF) {
+		t.Fatal("a direct read behind the end", n, err)
+	}
+	if _, err := f.ReadDirect(memory, block+1); err == nil || errors.Is(err, io.EOF) {
+		t.Fatal("a read beside the blocks is done", err)
+	}
+}
+
 // writeDirect mixes direct and buffered writes of the same block.
 func writeDirect(t *testing.T, f File) {
 	block := f.DirectBlock()
@@ -112,6 +131,7 @@ func writeDirect(t *testing.T, f File) {
 	if err := f.WriteDirect(p[:block], int64(block)+1); err == nil {
 		t.Fatal("a write beside the blocks is taken")
 	}
+	readDirect(t, f, p)
 }
 
 func linkTemp(t *testing.T, files FS, dir string) {

@@ -82,6 +82,13 @@ func (f *countedFile) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
+func (f *countedFile) ReadDirect(p []byte, offset int64) (int, error) {
+	f.fs.reads.Add(1)
+	n, err := f.File.ReadDirect(p, offset)
+	f.fs.readBytes.Add(uint64(n))
+	return n, err
+}
+
 func (f *countedFile) Writev(buffers [][]byte, offset int64) error {
 	f.fs.writes.Add(1)
 	for _, b := range buffers {

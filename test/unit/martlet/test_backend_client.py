@@ -271,6 +271,23 @@ def test_bytes_behind_the_answer_poison_the_connection(client: BackendClient, se
     assert server.accepted == 2
 
 
+def test_bytes_behind_a_long_body_poison_the_connection(
+    client: BackendClient, serve: Serve
+) -> None:
+    body = bytes(range(256)) * 4096
+
+    def script(peer: Peer) -> None:
+        peer.read_head()
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+        peer.sock.sendall(head + body + b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nforged!")
+        peer.read_to_end()
+
+    server = serve(script, answer_all(OK))
+    assert client.request(server.address, "GET", "/", {}).body() == body
+    assert client.request(server.address, "GET", "/", {}).body() == b"ok"
+    assert server.accepted == 2
+
+
 def test_pool_is_bounded(serve: Serve) -> None:
     client = BackendClient(20, 20, pool_size=1)
     server = serve(answer_all(OK), answer_all(OK))
