@@ -41,7 +41,7 @@ var swiftOptions = []swiftOption{
 		"requests are logged in one fixed format"},
 	{appSection, "network_chunk_size disk_chunk_size", "bodies are processed in the pieces in which they arrive"},
 	{appSection, "keep_cache_size keep_cache_private keep_cache_slo_manifest splice",
-		"the kernel decides what stays in memory"},
+		"what is read again within ten minutes stays in memory"},
 	{appSection, "mb_per_sync", "writes are flushed in groups; bundle_sync_method selects how"},
 	{appSection, "cooperative_period eventlet_tpool_num_threads stale_worker_timeout", "there are no workers and no green threads"},
 	{appSection, "etag_validate_pct", "every read is checked"},

@@ -77,7 +77,7 @@ func TestAConfOfSwiftsServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, told := range []string{
-		"[DEFAULT] workers: one process", "[app:object-server] splice: the kernel", "[object-updater] concurrency: updates",
+		"[DEFAULT] workers: one process", "[app:object-server] splice: what is read again", "[object-updater] concurrency: updates",
 		"[filter:backend_ratelimit] log_name: the log", "[DEFAULT] log_statsd_default_sample_rate: metrics",
 	} {
 		if !slices.ContainsFunc(config.WithoutEffect, func(line string) bool { return strings.HasPrefix(line, told) }) {
