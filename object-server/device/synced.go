@@ -26,8 +26,8 @@ import (
 const SyncedFile = "synced"
 
 const (
-	syncedSlot = 256 // two in a sector: none is torn
-	syncedMax  = 1 << 18
+	syncedSlot = 256     // two in a sector: none is torn
+	syncedMax  = 1 << 20 // four for each of 2^18 partitions
 	syncedCRC  = syncedSlot - 4
 
 	// PeerMax is the length of a peer's name, in bytes, at most.
