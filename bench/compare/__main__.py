@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from compare.build import PROGRAMS, default_cache
+from compare.completion import Parts
 from compare.machine import Meter, machine_facts
 from compare.peers import PEERS
 from compare.plot import svg
@@ -32,6 +33,7 @@ examples:
   make bench-compare BENCH_ARGS="--peers martlet,minio-4 --binary minio=/opt/bin/minio"
   make bench-compare BENCH_ARGS="--operations PUT,GET --apis swift --peers martlet,swift"
   make bench-compare BENCH_ARGS="--sizes= --versions 10,100,1000,10000"
+  make bench-compare BENCH_ARGS="--sizes= --parts 5x1G --peers martlet,minio-4,versitygw"
   make bench-compare BENCH_ARGS="--build-only"      # only sets up the peers
   make bench-compare BENCH_ARGS="--from result.json --plot doc/compare.svg"
 """
@@ -80,9 +82,13 @@ def _measure(arguments: argparse.Namespace) -> Result | None:
         meter = Meter(session.cpu_ms)
         session.measure(arguments.sizes, arguments.apis, arguments.rounds)
         session.measure_versions(arguments.versions)
+        if arguments.parts:
+            session.measure_completions(arguments.parts, arguments.rounds)
         sizes = {"objects": options.objects, "clients": options.clients}
         machine |= meter.facts() | sizes | {"rounds": arguments.rounds}
-        result = Result(machine, session.facts(), session.samples, session.versions)
+        result = Result(
+            machine, session.facts(), session.samples, session.versions, session.completions
+        )
         if arguments.json:  # before the peers are stopped, which may fail
             arguments.json.write_text(json.dumps(result.to_json(), indent=1) + "\n")
         return result
@@ -105,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--processes", type=_count, default=2, help="of the client, default %(default)s")
     add("--rounds", type=_count, default=3, help="default %(default)s")
     add("--versions", type=_counts, default=(), help="measure one object with so many versions")
+    add("--parts", type=_parts, help="complete an upload of so many parts, as 5x1G")
     add(
         "--binary",
         type=_binary,
@@ -152,6 +159,11 @@ def _size(text: str) -> int:
 
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(_size(word) for word in text.split(",") if word)
+
+
+def _parts(text: str) -> Parts:
+    count, _, size = text.partition("x")
+    return Parts(_count(count), _size(size))
 
 
 def _binary(text: str) -> tuple[str, Path]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from compare.completion import CompletionSample
 from compare.versions import VersionSample
 from compare.workload import Sample
 
@@ -49,6 +50,7 @@ class Result:
     peers: Sequence[PeerFacts]
     samples: Sequence[Sample]
     versions: Sequence[VersionSample] = field(default_factory=list)
+    completions: Sequence[CompletionSample] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -62,6 +64,7 @@ class Result:
             [PeerFacts(**peer) for peer in data["peers"]],
             [Sample(**sample) for sample in data["samples"]],
             [VersionSample(**sample) for sample in data["versions"]],
+            [CompletionSample(**sample) for sample in data.get("completions", [])],
         )
 
 
@@ -133,6 +136,9 @@ def markdown(result: Result) -> str:
     if result.versions:
         parts.append("One object with many versions (S3), one client: median ms (CPU ms):")
         parts.append(_versions_table(result.versions))
+    if result.completions:
+        parts.append("Completion of an upload (S3), one client: median ms (CPU ms):")
+        parts.append(_completions_table(result.completions))
     errors = [one for one in result.samples if one.errors]
     parts += [f"Error: {one.peer}, {one.api}, {one.operation}: {one.first_error}" for one in errors]
     return "\n\n".join(parts) + "\n"
@@ -222,3 +228,18 @@ def _versions_table(samples: Sequence[VersionSample]) -> str:
                 row.append(f"{number(one.median_ms)} ({number(one.cpu_ms)})" if one else "")
             lines.append(_row(row))
     return "\n".join(lines)
+
+
+def _completions_table(samples: Sequence[CompletionSample]) -> str:
+    peers = list(dict.fromkeys(one.peer for one in samples))
+    lines = [_row(("", *peers)), _row(["---"] * (len(peers) + 1))]
+    row = [f"{samples[0].parts} parts of {size_name(samples[0].size_bytes)}"]
+    for peer in peers:
+        found = [one for one in samples if one.peer == peer]
+        took, cpu = (statistics.median(values) for values in zip(*map(_times, found), strict=True))
+        row.append(f"{number(took)} ({number(cpu)})")
+    return "\n".join([*lines, _row(row)])
+
+
+def _times(sample: CompletionSample) -> tuple[float, float]:
+    return sample.took_ms, sample.cpu_ms

@@ -16,10 +16,12 @@ from typing import TypeVar
 from processes import FlushCount
 
 from compare.build import PROGRAMS, NotBuilt, build, built
+from compare.completion import CompletionSample, Parts, measure_completion
 from compare.peers import Peer
 from compare.report import PeerFacts
 from compare.running import NotStarted, Running
-from compare.versions import Refused, VersionSample, measure_versions
+from compare.signed import Refused
+from compare.versions import VersionSample, measure_versions
 from compare.workload import (
     WARM_UP_BYTES,
     Options,
@@ -59,6 +61,7 @@ class Session:
         self._missing: list[PeerFacts] = []
         self.samples: list[Sample] = []
         self.versions: list[VersionSample] = []
+        self.completions: list[CompletionSample] = []
 
     def start(self, peers: Sequence[Peer], programs: Mapping[str, Path | str]) -> None:
         """Start peers and warm them up. A text in place of a program is why it is missing."""
@@ -144,6 +147,24 @@ class Session:
                     self.versions.append(found)
             except Refused as error:
                 say(f"{name}: no versions: {error}")
+
+    def measure_completions(self, parts: Parts, rounds: int) -> None:
+        """Measure the completion of a multipart upload at each peer, round by round."""
+        refusing: set[str] = set()
+        for number in range(rounds):
+            for contender in rotated(self._contenders, number):
+                name, target = contender.peer.name, contender.running.targets["s3"]
+                if name in refusing:
+                    continue
+                try:
+                    found = measure_completion(name, contender.running, target, parts, number)
+                except Refused as error:
+                    refusing.add(name)
+                    say(f"{name}: no completion: {error}")
+                    continue
+                self.completions.append(found)
+                said = f"{found.took_ms:.1f} ms, CPU ms {found.cpu_ms:.1f}"
+                say(f"round {number + 1}/{rounds}, {name}: a completion took {said}")
 
     def facts(self) -> list[PeerFacts]:
         """The facts of each peer, with the memory it has now."""

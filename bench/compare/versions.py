@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.client
 import os
 import time
 from collections.abc import Sequence
@@ -12,11 +10,12 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from defusedxml import ElementTree
-from load import HOST, percentile
+from load import percentile
 
 from compare.apis import Target
 from compare.client import Load, Outcome, Step, run
 from compare.running import Running
+from compare.signed import Refused, must
 
 BUCKET = "versions"
 SIZE_BYTES = 4096
@@ -24,15 +23,10 @@ REQUESTS = 100
 LISTINGS = 5
 PAGE = 1000
 FILL_CLIENTS = 4
-TIMEOUT_SECONDS = 120.0
 _ENABLE = (
     b'<VersioningConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
     b"<Status>Enabled</Status></VersioningConfiguration>"
 )
-
-
-class Refused(Exception):
-    """A peer does not do what this workload needs; the text is its answer."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +47,8 @@ def measure_versions(
 
     :raises Refused: the peer answers otherwise than S3 says.
     """
-    _must(target, "PUT", f"/{BUCKET}", "", b"")
-    _must(target, "PUT", f"/{BUCKET}", "versioning=", _ENABLE)
+    must(target, "PUT", f"/{BUCKET}")
+    must(target, "PUT", f"/{BUCKET}", "versioning=", _ENABLE)
     samples = []
     for count in sorted(counts):
         name = f"{count}-versions"
@@ -101,7 +95,7 @@ def _count_versions(target: Target, name: str) -> int:
     while True:
         query = {"max-keys": str(PAGE), "prefix": name, "versions": ""}
         query |= {marker: value for marker, value in markers.items() if value}
-        body = _must(target, "GET", f"/{BUCKET}", urlencode(sorted(query.items())), b"")
+        body = must(target, "GET", f"/{BUCKET}", urlencode(sorted(query.items()))).body
         entries, markers, is_last = read_page(body)
         found += entries
         if is_last:
@@ -126,19 +120,3 @@ def read_page(body: bytes) -> tuple[int, dict[str, str], bool]:
     if not is_last and not any(markers.values()):
         raise Refused("a page that is not the last names no marker")
     return entries, markers, is_last
-
-
-def _must(target: Target, method: str, path: str, query: str, body: bytes) -> bytes:
-    """Send a signed request that must be answered with 200; return the body."""
-    url = f"{path}?{query}" if query else path
-    headers = target.access.headers(method, url, hashlib.sha256(body).hexdigest())
-    connection = http.client.HTTPConnection(HOST, target.port, timeout=TIMEOUT_SECONDS)
-    try:
-        connection.request(method, url, body=body or None, headers=headers)
-        answer = connection.getresponse()
-        said = answer.read()
-    finally:
-        connection.close()
-    if answer.status != 200:
-        raise Refused(f"{method} {url} answered {answer.status}: {said[:200]!r}")
-    return said

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -146,7 +147,8 @@ def test_a_server_that_is_gone_is_an_error(port: int, capfd: pytest.CaptureFixtu
     assert any("a connection is lost" in failure for failure in outcome.failures)
     outcome = send(port, steps)
     assert outcome.failures == ["a client process failed"]
-    assert "ConnectionRefusedError" in capfd.readouterr().err
+    # The kernel may take a connection more while the thread that accepts them waits for one.
+    assert re.search("Connection(Refused|Reset)Error", capfd.readouterr().err)
 
 
 def test_an_error_is_counted_and_the_others_go_on(port: int) -> None:

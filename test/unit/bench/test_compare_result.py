@@ -8,11 +8,13 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from compare.completion import CompletionSample
 from compare.machine import busy_ticks
 from compare.plot import svg
 from compare.report import PeerFacts, Result, cells, markdown, number, size_name
 from compare.session import rotated
-from compare.versions import Refused, VersionSample, read_page
+from compare.signed import Refused
+from compare.versions import VersionSample, read_page
 from compare.workload import Sample
 from processes import count_flushes
 
@@ -39,7 +41,9 @@ PEERS = [
 
 
 def result(*samples: Sample) -> Result:
-    return Result(MACHINE, PEERS, samples, [VersionSample("martlet", "PUT", 1000, 2.5, 1.25)])
+    versions = [VersionSample("martlet", "PUT", 1000, 2.5, 1.25)]
+    completions = [CompletionSample("martlet", 5, 1 << 30, took, 8.0) for took in (30.0, 20.0, 4.0)]
+    return Result(MACHINE, PEERS, samples, versions, completions)
 
 
 def test_a_cell_has_the_median_of_each_figure_by_itself() -> None:
@@ -58,6 +62,7 @@ def test_the_tables_have_figures_and_ratios_of_medians() -> None:
     assert "| PUT 4 KiB | 0.500 | 0.250 (0.50) |" in lines
     assert "| PUT 4 KiB | 1,000 | 2,500 (2.50) |" in lines
     assert "| PUT 4 KiB | 10.0 / 20.0 | 4.00 / 20.0 |" in lines
+    assert "| 5 parts of 1 GiB | 20.0 (8.00) |" in lines
     assert "| PUT, 1,000 versions | 2.50 (1.25) |" in lines
     assert "| martlet | 1 | 3 copies, flushed | 0.50 | 200 | 211 | 1.0 |" in lines
     assert "| minio-1 | 2 | 1 copy | not counted | 100 | 110 | 2.0 |" in lines
