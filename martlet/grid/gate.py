@@ -14,7 +14,7 @@ from martlet.grid.handlers import Handlers
 from martlet.grid.http_login import NONCE, PATH, PROOF, ProofError, ServerLogin
 from martlet.grid.options import Options
 from martlet.grid.plain_http import PlainHttp
-from martlet.grid.refusals import Refusal, Refusals
+from martlet.grid.refusals import WITHOUT_SECRET, Refusal, Refusals
 from martlet.grid.secrets import Secrets
 from martlet.grid.server import GridServer
 from martlet.grid.websocket import PATH as GRID_PATH
@@ -116,7 +116,7 @@ class Gate:
         return {
             ("martlet_grid_connections",): len(self.grid.connections),
             ("martlet_grid_refused",): self._refusals.counts.total()
-            + self.grid.refusals.counts.total(),
+            + sum(self.grid.refusals.counts[kind] for kind in WITHOUT_SECRET),
             ("martlet_grid_protocol_errors",): self.grid.protocol_errors,
         }
 

@@ -34,6 +34,10 @@ class Refusal(StrEnum):
     BY_PEER = "by_peer"
 
 
+#: The kinds of those that do not have the secret. The others are of ill connections and programs.
+WITHOUT_SECRET = (Refusal.NO_KEY, Refusal.NO_COMMON_KEY, Refusal.WRONG_PROOF, Refusal.BY_PEER)
+
+
 class Refusals:
     """The refusals of one process since its start.
 

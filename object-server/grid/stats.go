@@ -29,6 +29,9 @@ var Refusals = [...]Refusal{
 	RefusedOutOfOrder, RefusedTooSlow, RefusedLost, RefusedByPeer,
 }
 
+// WithoutSecret are the kinds of those that do not have the secret. The others are of ill connections and programs.
+var WithoutSecret = [...]Refusal{RefusedNoKey, RefusedNoCommonKey, RefusedWrongProof, RefusedByPeer}
+
 // Stats are counts since the start, and what is open now.
 type Stats struct {
 	Connections    int64             `json:"connections"` // open now, after their handshake

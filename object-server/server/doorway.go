@@ -122,11 +122,11 @@ func (d *doorway) figures() gridFigures {
 	return gridFigures{d.grid.Stats().Plus(d.outgoing.Stats()), d.gate.Refused()}
 }
 
-// refused counts requests and connections without a proof that came to this server.
+// refused counts requests and connections without the secret that came to this server.
 func (d *doorway) refused() int64 {
-	count := d.gate.Refused()
-	for _, each := range d.grid.Stats().Refused {
-		count += each
+	count, refused := d.gate.Refused(), d.grid.Stats().Refused
+	for _, kind := range grid.WithoutSecret {
+		count += refused[kind]
 	}
 	return count
 }

@@ -95,6 +95,14 @@ def test_violations_are_a_gauge() -> None:
     assert gate.gauges()["martlet_grid_protocol_errors",] == 3
 
 
+def test_only_those_without_the_secret_are_a_gauge_of_refusals() -> None:
+    gate = Gate(Service(), SECRETS, NO_PLAIN, Handlers({}), Options(name="gate"))
+    for kind in Refusal:
+        gate.grid.refusals.add(kind, "127.0.0.1", "of a test")
+    assert gate.gauges()["martlet_grid_refused",] == 4
+    assert gate.figures()[0]["refused too_slow"] == 1
+
+
 def test_the_refusal_says_what_to_do(door: Door) -> None:
     answer = exchange(door.port, b"GET /d1/7/a HTTP/1.1\r\nHost: h\r\n\r\n")
     sentence = answer.partition(b"\r\n\r\n")[2].decode()
