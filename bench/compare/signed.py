@@ -32,7 +32,7 @@ def must(
 ) -> Said:
     """Send a signed request that must succeed. The hash of a long body is not a part of it.
 
-    :raises Refused: it was answered with an error.
+    :raises Refused: it was answered with an error, or not at all.
     """
     url = f"{path}?{query}" if query else path
     is_long = len(body) > _SIGNED_BYTES_MAX
@@ -43,6 +43,8 @@ def must(
         connection.request(method, url, body=body or None, headers=headers)
         answer = connection.getresponse()
         said = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise Refused(f"{method} {url}: {error!r}") from error
     finally:
         connection.close()
     if answer.status // 100 != 2:
