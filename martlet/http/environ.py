@@ -137,6 +137,9 @@ ANY_NULL = "martlet.any_null"
 #: a multipart upload, that of a version that was removed, or "", and whether a 404 needs all
 #: primaries. The HEAD is of another version that was made of the upload. It need not be current.
 MADE_OF = "martlet.made_of"
+#: ``bool``. Written by s3api in a HEAD with `MADE_OF`. Read by the app. The answer waits for a
+#: quorum that has the version, and says if there is none.
+MADE_BY_QUORUM = "martlet.made_by_quorum"
 #: ``bool``. Written by s3api in a DELETE. Read by object_versioning. With the version id null, it
 #: leaves another version alone that is current: the answer is 404.
 SPARES_VERSIONS = "martlet.spares_versions"

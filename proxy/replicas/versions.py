@@ -20,6 +20,10 @@ NULL = "null"
 ANY_NULL_ID = "null-any"
 #: Before the id of an upload: a version that was made of it, in a HEAD at the object servers.
 MADE_OF_ID = "made-of:"
+#: Of the proxy's answer to that: fewer devices than a write needs are known to have the version.
+MADE_BY_FEW = "X-Backend-Made-By-Few"
+#: Its value if most of the primaries did not answer: they may know that the version was removed.
+UNKNOWN = "unknown"
 
 _Row = tuple[str, dict[str, str]]
 

@@ -53,10 +53,14 @@ from proxy.s3.tagging import tagging_header
 from proxy.s3.unused_parts import drop_unlisted_parts
 from proxy.s3.upload_checksums import WholeChecksum
 from proxy.s3.uploads import (
+    QUORUM_SECONDS,
     Upload,
+    by_quorum,
     completed_etag,
     find_upload,
     id_of_made,
+    is_made_by_few,
+    made_by_few,
     made_of,
     new_upload_id,
     part_number,
@@ -211,9 +215,7 @@ def complete_upload(call: Call) -> Response:
     parts = _wanted_parts(call, body, checks)
     etag = _etag_of([md5 for _, md5 in parts])
     if upload.is_completed:
-        if completed_etag(upload) != etag:
-            raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
-        return _completed_before(call, upload, etag)
+        return _completed_before(call, _acknowledged(call, upload, etag), etag)
     headers = {**_headers_of_object(upload, etag), **condition.headers_for(call, call.key)}
     numbers = text_of_numbers(number for number, _ in parts)
     if numbers:
@@ -233,6 +235,21 @@ def complete_upload(call: Call) -> Response:
     if version:
         shown["x-amz-version-id"] = version
     return _completed(call, etag, shown, checks.stored)
+
+
+def _acknowledged(call: Call, upload: Upload, etag: str) -> Upload:
+    """A completed upload whose object a quorum has.
+
+    :raises S3Error: it was completed with other parts, or too few devices have the object.
+    """
+    made: Headers | None = upload.headers
+    if completed_etag(upload) == etag:
+        made = by_quorum(call, upload, upload.headers, QUORUM_SECONDS)
+    if made is None or made.get(ETAG) != etag:
+        raise S3Error("NoSuchUpload", fields={"UploadId": upload.upload_id})
+    if is_made_by_few(made):
+        raise made_by_few()
+    return upload._replace(headers=made)
 
 
 def _completed_before(call: Call, made: Upload, etag: str) -> Response:

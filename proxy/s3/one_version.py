@@ -10,6 +10,10 @@ Such a write needs the first replica of the object, and too few of the others ma
 other writes come between. Then it is sent again without the condition, at the same time: that is
 the same version. If the replicas do not agree for long, the object is written without a condition,
 too: two versions do less harm than none. They share the parts.
+
+A version that is found is acknowledged once a quorum has it. If too few have it, it is written
+again, at its time. Replicas on which it was removed meanwhile refuse that. Where the write would
+not be the same, the client has to try again: replicators bring the version to the others.
 """
 
 from __future__ import annotations
@@ -17,19 +21,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from martlet.http.environ import SENT_BEFORE, Environ
-from martlet.http.headers import environ_key
+from martlet.http.headers import Headers, environ_key
 from martlet.words.timestamp import Timestamp
 from proxy.headers import IF_TIMESTAMP
 from proxy.middleware.subrequest import ask_app
+from proxy.replicas.locks import LOCK_CHANGES
+from proxy.replicas.versions import MADE_BY_FEW, NULL, UNKNOWN, VERSION_ID
 from proxy.s3.call import Call
 from proxy.s3.conditions import is_conditional
 from proxy.s3.object_headers import ETAG
-from proxy.s3.uploads import Upload, made_of
+from proxy.s3.uploads import (
+    QUORUM_SECONDS,
+    Upload,
+    by_quorum,
+    is_made_by_few,
+    made_by_few,
+    made_of,
+)
 from proxy.s3.wire.errors import S3Error
 
 #: Writes with a condition before one without. Other clients may write the key all the time. Each
 #: that is refused lets another write of the key in, so a crowd needs about as many as it has.
 _CONDITIONAL_TRIES = 12
+#: How long a version that can be sent again may be on its way by another request, seconds.
+_RACE_SECONDS = 0.35
 _REFUSED = (202, 409, 412)
 _DATA_TIME = "x-backend-data-timestamp"
 
@@ -48,12 +63,13 @@ class OneVersion:
     def __init__(self, call: Call, upload: Upload, headers: Mapping[str, str]) -> None:
         """Nothing is read yet.
 
-        :param headers: of the object, with those of the client's own condition.
+        :param headers: of the object, with its lock and those of the client's own condition.
         """
         self._call = call
         self._upload = upload
         self._etag = headers[ETAG]
         self._is_stated = is_conditional(headers)
+        self._is_locked = any(name in headers for name in LOCK_CHANGES)
         self._tries_left = 0 if self._is_stated else _CONDITIONAL_TRIES
         self._depends = False
         self._sent_at = ""  # the time of a write that some replicas may have taken
@@ -62,6 +78,7 @@ class OneVersion:
         """Put the condition into the request that writes the object, right before it is sent.
 
         :raises Repeated: a version with the ETag was made of the upload.
+        :raises S3Error: too few replicas have it, and it cannot be sent again.
         """
         self._depends = False
         if not self._call.is_versioned(self._call.bucket):
@@ -71,6 +88,7 @@ class OneVersion:
         if self._sent_at:
             environ["HTTP_X_TIMESTAMP"] = self._sent_at
             environ[SENT_BEFORE] = True
+            condition = {}
         environ.update(condition)
         self._depends = bool(condition)
 
@@ -104,13 +122,46 @@ class OneVersion:
         return {} if since is None else {environ_key(IF_TIMESTAMP): since}
 
     def _look(self) -> None:
-        """:raises Repeated: another request has made a version with the ETag."""
+        """Look for a version of the upload. One that too few replicas have is to be sent again.
+
+        :raises Repeated: another request has made a version with the ETag.
+        :raises S3Error: too few replicas have it, and it cannot be sent again.
+        """
         try:
-            made = made_of(self._call, self._upload)
+            made = made_of(self._call, self._upload, needs_quorum=True)
         except S3Error:
             return  # two versions do less harm than none
+        if made is None or made.get(ETAG) != self._etag or self._is_own(made):
+            return
+        seconds = _RACE_SECONDS if self._time_to_send(made) else QUORUM_SECONDS
+        made = by_quorum(self._call, self._upload, made, seconds)
         if made is None or made.get(ETAG) != self._etag:
             return
-        if self._sent_at and Timestamp(made.get(_DATA_TIME, "0")) == Timestamp(self._sent_at):
-            return  # too few replicas have it
-        raise Repeated(self._upload._replace(headers=made, is_completed=True))
+        if not is_made_by_few(made):
+            raise Repeated(self._upload._replace(headers=made, is_completed=True))
+        self._sent_at = self._time_to_send(made)
+        if not self._sent_at:
+            raise made_by_few()
+
+    def _is_own(self, made: Headers) -> bool:
+        """Whether it is the version that this request has sent, and that too few replicas took."""
+        written = Timestamp(made.get(_DATA_TIME, "0"))
+        return bool(self._sent_at) and written == Timestamp(self._sent_at)
+
+    def _time_to_send(self, made: Headers) -> str:
+        """The time at which the write makes this same version; empty if it would make another.
+
+        Versioning may have been enabled or suspended since, or the version was made current again.
+        A lock that ends at another time could bring the version back after its removal. So could
+        hand-offs, if most of the primaries cannot refuse the write.
+        """
+        if made.get(MADE_BY_FEW) == UNKNOWN:
+            return ""
+        if self._is_stated or self._is_locked or _DATA_TIME not in made:
+            return ""
+        version, written = made.get(VERSION_ID, NULL), Timestamp(made[_DATA_TIME])
+        if self._call.is_enabled(self._call.bucket):
+            is_same = version != NULL and Timestamp(version) == written
+        else:
+            is_same = version == NULL
+        return written.internal if is_same else ""

@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from martlet.http.environ import MADE_OF
+from martlet.http.environ import MADE_BY_QUORUM, MADE_OF
 from martlet.http.headers import Headers
 from martlet.words.timestamp import Timestamp
 from proxy.middleware.subrequest import Answered, close_body
-from proxy.replicas.versions import NULL, VERSION_ID
+from proxy.replicas.versions import MADE_BY_FEW, NULL, VERSION_ID
 from proxy.s3.bucket import SEGMENTS
 from proxy.s3.call import Call
 from proxy.s3.object_headers import CHECKSUM_KIND, ETAG
 from proxy.s3.wire.errors import S3Error, invalid_argument
 from proxy.s3.wire.part_checksums import Kind
 
+#: How long a completion that is sent again waits for a quorum, seconds.
+QUORUM_SECONDS = 2.0
+#: The pause before the first of the further questions for a quorum, seconds; then it doubles.
+_PAUSE = 0.1
 _ID = re.compile(r"[A-Za-z0-9_.~=-]{1,128}", re.ASCII)
 
 
@@ -67,6 +72,7 @@ def new_upload_id() -> str:
 def find_upload(call: Call, *, may_be_completed: bool = False) -> Upload:
     """The upload that the parameter uploadId names.
 
+    :param may_be_completed: an object that was made of it is found as well; see `by_quorum`.
     :raises S3Error: NoSuchUpload, or an error about the bucket or the client's rights.
     """
     upload_id = call.params.get("uploadId", "")
@@ -80,20 +86,29 @@ def find_upload(call: Call, *, may_be_completed: bool = False) -> Upload:
     if begun.is_success:
         return upload._replace(headers=begun.headers)
     call.info(call.bucket)
-    made = made_of(call, upload, pre_authorized=False) if may_be_completed else None
+    if not may_be_completed:
+        raise missing
+    made = made_of(call, upload, pre_authorized=False, needs_quorum=True)
     if made is None:
         raise missing
     return upload._replace(headers=made, is_completed=True)
 
 
 def made_of(
-    call: Call, upload: Upload, removed: str = "", *, pre_authorized: bool = True
+    call: Call,
+    upload: Upload,
+    removed: str = "",
+    *,
+    pre_authorized: bool = True,
+    needs_quorum: bool = False,
 ) -> Headers | None:
     """The headers of the object that was made of an upload; None if there is none.
 
     It may be an old version. A completion that was sent twice may have made several.
 
     :param removed: the id of a version that does not count: a replica may have missed its removal.
+    :param needs_quorum: the version is to be acknowledged. If fewer devices have it than a write
+        needs, the headers say so.
     :raises S3Error: it is not known whether there is one, or the client may not know.
     """
     head = call.request(
@@ -105,6 +120,8 @@ def made_of(
     )
     known = removed if removed in ("", NULL) else Timestamp(removed).internal
     head[MADE_OF] = upload.upload_id, known, False
+    if needs_quorum:
+        head[MADE_BY_QUORUM] = True
     status, headers, chunks = call.send(head)
     close_body(chunks)
     if status == 404:
@@ -112,6 +129,34 @@ def made_of(
     if status // 100 != 2:
         raise call.refusal(Answered(status, headers, b""), "HEAD", upload.bucket, upload.key)
     return headers
+
+
+def is_made_by_few(made: Headers) -> bool:
+    """Whether fewer devices have the version than a write needs, after a question for a quorum."""
+    return MADE_BY_FEW in made
+
+
+def by_quorum(call: Call, upload: Upload, made: Headers, seconds: float) -> Headers | None:
+    """The version once a quorum has it; the last answer if none has it in that time.
+
+    Another request may be about to write it, or replicators bring it to the devices that lack it.
+    """
+    until = time.monotonic() + seconds
+    pause = _PAUSE
+    found: Headers | None = made
+    while found is not None and is_made_by_few(found) and time.monotonic() + pause < until:
+        time.sleep(pause)
+        pause *= 2
+        try:
+            found = made_of(call, upload, needs_quorum=True)
+        except S3Error:
+            continue
+    return found
+
+
+def made_by_few() -> S3Error:
+    """The error for a completion whose version may only be acknowledged later."""
+    return S3Error("ServiceUnavailable", "Too few storage servers have the object. Try again.")
 
 
 def id_of_made(call: Call, made: Upload) -> str:

@@ -9,7 +9,8 @@ import pytest
 from fake_cluster import FakeCluster, MakeCluster
 from fake_devices import HANG_UP, SILENT, Seen
 
-from martlet.http.environ import MADE_OF
+from martlet.http.environ import MADE_BY_QUORUM, MADE_OF
+from proxy.replicas.engine import Outcome
 from proxy.replicas.gone_uploads import UPLOAD_ID
 
 OBJECT = "/v1/a/c/o"
@@ -25,6 +26,23 @@ def asked(cluster: FakeCluster) -> FakeCluster:
 
 def ask(cluster: FakeCluster, removed: str = "", needs_all: bool = False) -> Any:
     return cluster.call("HEAD", OBJECT, **{MADE_OF: ("ID", removed, needs_all)})
+
+
+def ask_quorum(cluster: FakeCluster) -> Any:
+    return cluster.call("HEAD", OBJECT, **{MADE_OF: ("ID", "", False), MADE_BY_QUORUM: True})
+
+
+@pytest.fixture
+def hinted(asked: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The names of the devices to which hints were noted, for each question."""
+    notes: list[tuple[str, ...]] = []
+
+    def note(method: str, policy: int, partition: int, count: int, found: list[Outcome]) -> None:
+        assert (method, policy, count) == ("PUT", 0, 3)
+        notes.append(tuple(o.node["device"] for o in found))
+
+    monkeypatch.setattr(asked.app.core.hints, "note", note)
+    return notes
 
 
 def have(cluster: FakeCluster, *versions: str) -> None:
@@ -107,3 +125,74 @@ def test_a_server_without_versions_has_none_of_another_upload(asked: FakeCluster
     have(asked, OLD, "", "")
     asked.devices[0].read_headers = {"X-Backend-Data-Timestamp": NEW, UPLOAD_ID: "OTHER"}
     assert ask(asked, needs_all=True).status == 404
+
+
+@pytest.mark.parametrize("versions", [(NEW, NEW, ""), ("", NEW, NEW), (NEW, NEW, NEW)])
+def test_a_version_that_a_quorum_has(
+    asked: FakeCluster, hinted: list[tuple[str, ...]], versions: tuple[str, ...]
+) -> None:
+    have(asked, *versions)
+    hinted.clear()
+    answer = ask_quorum(asked)
+    assert (answer.status, answer.headers["x-backend-version-id"]) == (200, NEW)
+    assert "x-backend-made-by-few" not in answer.headers
+    assert hinted == []
+
+
+def test_a_version_that_one_replica_has(asked: FakeCluster, hinted: list[tuple[str, ...]]) -> None:
+    """The replica learns that others miss it; other questions than that for a quorum do not."""
+    have(asked, "", NEW, "")
+    hinted.clear()
+    assert "x-backend-made-by-few" not in ask(asked).headers
+    assert hinted == []
+    answer = ask_quorum(asked)
+    assert (answer.status, answer.headers["x-backend-version-id"]) == (200, NEW)
+    assert answer.headers["x-backend-made-by-few"] == "true"
+    assert hinted == [(asked.devices[1].name,)]
+
+
+def test_an_older_version_that_a_quorum_has_counts_more(asked: FakeCluster) -> None:
+    have(asked, OLD, NEW, OLD)
+    answer = ask_quorum(asked)
+    assert answer.headers["x-backend-version-id"] == OLD
+    assert "x-backend-made-by-few" not in answer.headers
+    have(asked, OLD, NEW, "")
+    answer = ask_quorum(asked)
+    assert answer.headers["x-backend-version-id"] == NEW
+    assert answer.headers["x-backend-made-by-few"] == "true"
+
+
+def test_replicas_that_name_a_version_differently_have_the_same(asked: FakeCluster) -> None:
+    """A restored version keeps its id; a null version that is not current has its time as one."""
+    have(asked, OLD, OLD, "")
+    asked.devices[0].read_headers = {"X-Backend-Data-Timestamp": OLD, UPLOAD_ID: "ID"}
+    assert "x-backend-made-by-few" not in ask_quorum(asked).headers
+    restored = {"X-Backend-Version-Id": OLD, "X-Backend-Data-Timestamp": NEW, UPLOAD_ID: "ID"}
+    asked.devices[0].read_headers = restored
+    assert "x-backend-made-by-few" not in ask_quorum(asked).headers
+
+
+@pytest.mark.parametrize("fault", [503, HANG_UP])
+def test_a_removal_is_unknown_without_most_primaries(asked: FakeCluster, fault: Any) -> None:
+    have(asked, NEW, "", "")
+    asked.devices[1].fault = fault
+    assert ask_quorum(asked).headers["x-backend-made-by-few"] == "true"
+    asked.devices[2].fault = fault
+    answer = ask_quorum(asked)
+    assert (answer.status, answer.headers["x-backend-made-by-few"]) == (200, "unknown")
+
+
+def test_a_quorum_is_awaited_no_longer_than_a_request(make_cluster: MakeCluster) -> None:
+    """Without a device that hangs there is none; with a quorum, no one waits for the device."""
+    cluster = make_cluster(node_timeout=2.0, post_quorum_timeout=0.2)
+    cluster.make_container()
+    have(cluster, NEW, "", "")
+    cluster.devices[1].fault = lambda seen: SILENT if seen.path.endswith("/o") else None
+    began = time.monotonic()
+    assert ask_quorum(cluster).headers["x-backend-made-by-few"] == "true"
+    assert 1.8 < time.monotonic() - began < 10
+    cluster.devices[2].fault = None
+    cluster.devices[2].read_headers = cluster.devices[0].read_headers
+    began = time.monotonic()
+    assert "x-backend-made-by-few" not in ask_quorum(cluster).headers
+    assert time.monotonic() - began < 1.5

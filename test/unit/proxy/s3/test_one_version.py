@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from martlet.http.environ import MADE_OF, SENT_BEFORE, Environ
+from martlet.http.environ import MADE_BY_QUORUM, MADE_OF, SENT_BEFORE, Environ
 from martlet.http.headers import Headers
 from martlet.http.response import Response
 from proxy.headers import IF_TIMESTAMP
 from proxy.replicas.gone_uploads import UPLOAD_ID
-from proxy.s3 import one_version
+from proxy.s3 import one_version, uploads
 from proxy.s3.object_headers import ETAG
 from proxy.s3.one_version import OneVersion, Repeated
 from proxy.s3.uploads import Upload
@@ -31,23 +32,35 @@ class Storage:
         self.made = ""  # the time of the version of the upload
         self.fault = 0
         self.has_versions = True
+        self.is_suspended = False
+        self.version: str | None = None  # its id, if it is not that time
+        self.few: list[str] = []  # for each question, why the version is not to be acknowledged
         self.asked: list[str] = []
 
     def is_versioned(self, bucket: str) -> bool:
         assert bucket == "b"
         return self.has_versions
 
+    def is_enabled(self, bucket: str) -> bool:
+        return self.is_versioned(bucket) and not self.is_suspended
+
     def request(self, method: str, bucket: str, key: str, **_: Any) -> Environ:
         return {"REQUEST_METHOD": method, "PATH_INFO": f"/v1/a/{bucket}/{key}"}
 
     def send(self, environ: Environ) -> tuple[int, Headers, list[bytes]]:
         assert MADE_OF in environ
+        assert environ[MADE_BY_QUORUM]
         self.asked.append("made")
         if self.fault:
             return self.fault, Headers(), []
         if not self.made:
             return 404, Headers(), []
-        return 200, Headers({"X-Backend-Data-Timestamp": self.made, ETAG: "e", UPLOAD_ID: "ID"}), []
+        found = Headers({"X-Backend-Data-Timestamp": self.made, ETAG: "e", UPLOAD_ID: "ID"})
+        found["X-Backend-Version-Id"] = self.made if self.version is None else self.version
+        few = self.few.pop(0) if self.few else ""
+        if few:
+            found["X-Backend-Made-By-Few"] = few
+        return 200, found, []
 
     def app(self, environ: Environ, start_response: Any) -> Any:
         self.asked.append("current")
@@ -63,7 +76,15 @@ class Storage:
 
 
 @pytest.fixture
-def storage() -> Storage:
+def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """A storage; the pauses between questions take no time."""
+    passed = [0.0]
+
+    def sleep(seconds: float) -> None:
+        passed[0] += seconds
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: passed[0])
+    monkeypatch.setattr(uploads, "time", clock)
     return Storage()
 
 
@@ -163,3 +184,77 @@ def test_servers_that_do_not_answer_refuse_nothing(storage: Storage) -> None:
     environ = prepared(one)
     assert environ == {}
     assert not one.shall_repeat(environ, 503)
+
+
+def made_by(storage: Storage, *few: str) -> None:
+    """A version is there, which these answers do not let acknowledge."""
+    storage.made = OWN
+    storage.few = list(few)
+
+
+def test_a_version_at_too_few_replicas_is_written_again(storage: Storage) -> None:
+    """At its time, without a condition. If that fails, the client tries again."""
+    made_by(storage, *["true"] * 9)
+    one = one_of(storage)
+    environ = prepared(one)
+    assert environ == {"HTTP_X_TIMESTAMP": OWN, SENT_BEFORE: True}
+    assert storage.asked.count("made") > 1
+    for status in (202, 409, 503):
+        assert not one.shall_repeat(environ, status)
+
+
+def test_a_version_on_its_way_is_not_written_again(storage: Storage) -> None:
+    made_by(storage, "true")
+    with pytest.raises(Repeated):
+        prepared(one_of(storage))
+    assert storage.asked == ["current", "made", "made"]
+
+
+@pytest.mark.parametrize("stated", [{"if_none_match": "*"}, {"X_Backend_Lock_Mode": "GOVERNANCE"}])
+def test_a_version_that_cannot_be_written_again(storage: Storage, stated: dict[str, str]) -> None:
+    """With another lock it might come back after its removal; a condition would not hold."""
+    made_by(storage, *["true"] * 99)
+    with pytest.raises(S3Error, match="Too few") as error:
+        prepared(one_of(storage, **stated))
+    assert (error.value.code, error.value.status) == ("ServiceUnavailable", 503)
+    made_by(storage, "true", "true", "true")
+    with pytest.raises(Repeated):
+        prepared(one_of(storage, **stated))
+
+
+@pytest.mark.parametrize(
+    ("version", "is_suspended"), [("null", False), (CURRENT, False), (None, True)]
+)
+def test_a_write_that_would_make_another_version(
+    storage: Storage, version: str | None, is_suspended: bool
+) -> None:
+    """Versioning was enabled or suspended since, or the version was made current again."""
+    made_by(storage, *["true"] * 99)
+    storage.version, storage.is_suspended = version, is_suspended
+    with pytest.raises(S3Error, match="Too few"):
+        prepared(one_of(storage))
+
+
+def test_the_null_version_is_written_again_where_versioning_is_suspended(storage: Storage) -> None:
+    made_by(storage, *["true"] * 99)
+    storage.version, storage.is_suspended = "null", True
+    assert prepared(one_of(storage)) == {"HTTP_X_TIMESTAMP": OWN, SENT_BEFORE: True}
+
+
+def test_a_version_that_may_have_been_removed_is_not_written_again(storage: Storage) -> None:
+    made_by(storage, *["unknown"] * 99)
+    with pytest.raises(S3Error, match="Too few"):
+        prepared(one_of(storage))
+    made_by(storage, "unknown", "true", *["unknown"] * 99)
+    with pytest.raises(S3Error, match="Too few"):
+        prepared(one_of(storage))
+
+
+def test_another_version_that_a_refusal_shows_is_acknowledged_by_a_quorum(
+    storage: Storage,
+) -> None:
+    one = one_of(storage, if_none_match="*")
+    environ = prepared(one)
+    made_by(storage, *["true"] * 99)
+    with pytest.raises(S3Error, match="Too few"):
+        one.shall_repeat(environ, 412)
