@@ -109,7 +109,7 @@ def _newest(outcomes: Sequence[Outcome], having: int) -> list[Outcome]:
 
 
 def _version_of(answer: Answer) -> Timestamp:
-    """What is the same on all devices that have the version; a restored one keeps its id."""
+    """The time of the version on all devices that have it; a restored one keeps its id."""
     known = _id_of(answer)
     return Timestamp(answer.headers.get(_DATA_TIME, "0") if known == NULL else known)
 

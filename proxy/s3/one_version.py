@@ -6,10 +6,11 @@ is read, then the versions are looked through for one of the upload. So if anoth
 made one before, it is found. If another makes one after, the write is refused, and all of this is
 done again.
 
-Such a write needs the first replica of the object, and too few of the others may take it where
-other writes come between. Then it is sent again without the condition, at the same time: that is
-the same version. If the replicas do not agree for long, the object is written without a condition,
-too: two versions do less harm than none. They share the parts.
+Such a write needs the first replica of the object. If that fails, it may be back soon: the write
+waits up to two seconds for it. Too few of the others may take a write where other writes come
+between. Then it is sent again without the condition, at the same time: that is the same version.
+If the replicas do not agree for long, the object is written without a condition, too: two versions
+do less harm than none. They share the parts.
 
 A version that is found is acknowledged once a quorum has it. If too few have it, it is written
 again, at its time. Replicas on which it was removed meanwhile refuse that. Where the write would
@@ -18,6 +19,7 @@ not be the same, the client has to try again: replicators bring the version to t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from martlet.http.environ import SENT_BEFORE, Environ
@@ -45,8 +47,21 @@ from proxy.s3.wire.errors import S3Error
 _CONDITIONAL_TRIES = 12
 #: How long a version that can be sent again may be on its way by another request, seconds.
 _RACE_SECONDS = 0.35
+#: How long a write waits for its first replica before it is tried again, seconds.
+_PAUSES = (0.5, 1.5)
+#: After these were of no use, how long no write waits, seconds. Any replica may be down then.
+_OUTAGE_SECONDS = 10.0
 _REFUSED = (202, 409, 412)
 _DATA_TIME = "x-backend-data-timestamp"
+
+
+class _Outage:
+    """When writes wait again for a replica that does not answer; a time.monotonic()."""
+
+    until = 0.0
+
+
+_outage = _Outage()
 
 
 class Repeated(Exception):
@@ -72,6 +87,8 @@ class OneVersion:
         self._is_locked = any(name in headers for name in LOCK_CHANGES)
         self._tries_left = 0 if self._is_stated else _CONDITIONAL_TRIES
         self._depends = False
+        self._pauses = list(_PAUSES)
+        self._wait_until = 0.0  # a time.monotonic(), once there was a reason to wait
         self._sent_at = ""  # the time of a write that some replicas may have taken
 
     def prepare(self, environ: Environ) -> None:
@@ -84,11 +101,11 @@ class OneVersion:
         if not self._call.is_versioned(self._call.bucket):
             return
         condition = self._condition() if self._tries_left else {}
-        self._look()
+        if self._look():
+            condition = {}
         if self._sent_at:
             environ["HTTP_X_TIMESTAMP"] = self._sent_at
             environ[SENT_BEFORE] = True
-            condition = {}
         environ.update(condition)
         self._depends = bool(condition)
 
@@ -105,9 +122,25 @@ class OneVersion:
         if not self._depends or status not in (*_REFUSED, 503):
             return False
         self._tries_left -= 1
+        self._sent_at = ""  # the first replica knows it, and has refused it
         if status == 503:
-            self._tries_left = 0
             self._sent_at = environ.get("HTTP_X_TIMESTAMP", "")
+            if not self._has_waited():
+                self._tries_left = 0
+        return True
+
+    def _has_waited(self) -> bool:
+        """Wait a little for the first replica, unless others have lately waited for nothing."""
+        now = time.monotonic()
+        if now < _outage.until:
+            return False
+        if not self._wait_until:
+            self._wait_until = now + sum(_PAUSES)
+        left = self._wait_until - now  # a try may have waited for a replica that hangs
+        if not self._pauses or left <= 0:
+            _outage.until = now + _OUTAGE_SECONDS
+            return False
+        time.sleep(min(self._pauses.pop(0), left))
         return True
 
     def _condition(self) -> dict[str, str]:
@@ -121,8 +154,8 @@ class OneVersion:
         since = found.headers.get(_DATA_TIME) if found.is_success else None
         return {} if since is None else {environ_key(IF_TIMESTAMP): since}
 
-    def _look(self) -> None:
-        """Look for a version of the upload. One that too few replicas have is to be sent again.
+    def _look(self) -> bool:
+        """Look for a version of the upload; whether too few replicas have one. It is sent again.
 
         :raises Repeated: another request has made a version with the ETag.
         :raises S3Error: too few replicas have it, and it cannot be sent again.
@@ -130,18 +163,21 @@ class OneVersion:
         try:
             made = made_of(self._call, self._upload, needs_quorum=True)
         except S3Error:
-            return  # two versions do less harm than none
-        if made is None or made.get(ETAG) != self._etag or self._is_own(made):
-            return
+            return False  # two versions do less harm than none
+        if made is None or made.get(ETAG) != self._etag:
+            return False
+        if self._is_own(made):
+            return True
         seconds = _RACE_SECONDS if self._time_to_send(made) else QUORUM_SECONDS
         made = by_quorum(self._call, self._upload, made, seconds)
         if made is None or made.get(ETAG) != self._etag:
-            return
+            return False
         if not is_made_by_few(made):
             raise Repeated(self._upload._replace(headers=made, is_completed=True))
         self._sent_at = self._time_to_send(made)
         if not self._sent_at:
             raise made_by_few()
+        return True
 
     def _is_own(self, made: Headers) -> bool:
         """Whether it is the version that this request has sent, and that too few replicas took."""

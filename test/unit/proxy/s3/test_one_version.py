@@ -36,6 +36,7 @@ class Storage:
         self.version: str | None = None  # its id, if it is not that time
         self.few: list[str] = []  # for each question, why the version is not to be acknowledged
         self.asked: list[str] = []
+        self.clock: Any = None
 
     def is_versioned(self, bucket: str) -> bool:
         assert bucket == "b"
@@ -85,7 +86,11 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
 
     clock = SimpleNamespace(sleep=sleep, monotonic=lambda: passed[0])
     monkeypatch.setattr(uploads, "time", clock)
-    return Storage()
+    monkeypatch.setattr(one_version, "time", clock)
+    monkeypatch.setattr(one_version._outage, "until", 0.0)
+    found = Storage()
+    found.clock = clock
+    return found
 
 
 def one_of(storage: Storage, **headers: str) -> OneVersion:
@@ -135,13 +140,51 @@ def test_other_answers_are_final(storage: Storage, status: int) -> None:
     assert not one.shall_repeat(prepared(one), status)
 
 
-def test_without_the_first_replica_there_is_no_condition(storage: Storage) -> None:
-    one = one_of(storage)
-    assert one.shall_repeat(prepared(one), 503)
+def refused(one: OneVersion, status: int = 503) -> Environ:
+    """The condition of a write that is answered so, and that is to be repeated."""
     environ = prepared(one)
-    assert environ == {}
+    sent = {**environ, "HTTP_X_TIMESTAMP": environ.get("HTTP_X_TIMESTAMP", OWN)}
+    assert one.shall_repeat(sent, status)
+    return environ
+
+
+def test_a_first_replica_that_is_back_soon(storage: Storage) -> None:
+    """The write is sent again at its time: it may be there although no answer came."""
+    one = one_of(storage)
+    refused(one)
+    assert 0 < storage.clock.monotonic() < 1
+    again = {_IF_TIMESTAMP: CURRENT, "HTTP_X_TIMESTAMP": OWN, SENT_BEFORE: True}
+    assert refused(one, 412) == again
+    assert prepared(one) == {_IF_TIMESTAMP: CURRENT}, "it was not there"
+
+
+def test_without_the_first_replica_there_is_no_condition(storage: Storage) -> None:
+    """After at most two seconds; then other writes do not wait for some seconds."""
+    one = one_of(storage)
+    assert all(_IF_TIMESTAMP in refused(one) for _ in range(3))
+    assert storage.clock.monotonic() == 2.0
+    environ = prepared(one)
+    assert environ == {"HTTP_X_TIMESTAMP": OWN, SENT_BEFORE: True}
     for status in (503, 412):
         assert not one.shall_repeat(environ, status)
+    other = one_of(storage)
+    refused(other)
+    assert _IF_TIMESTAMP not in prepared(other)
+    assert storage.clock.monotonic() == 2.0
+    storage.clock.sleep(20)
+    later = one_of(storage)
+    refused(later)
+    assert _IF_TIMESTAMP in prepared(later)
+
+
+def test_a_first_replica_that_hangs_is_not_awaited_for_long(storage: Storage) -> None:
+    """Each try takes some seconds then."""
+    one = one_of(storage)
+    refused(one)
+    storage.clock.sleep(5)
+    assert _IF_TIMESTAMP in refused(one)
+    assert storage.clock.monotonic() == 5.5
+    assert _IF_TIMESTAMP not in prepared(one)
 
 
 def test_a_key_that_others_write_all_the_time(storage: Storage) -> None:
@@ -159,9 +202,8 @@ def test_an_own_version_at_too_few_replicas_is_written_again(storage: Storage) -
     environ = prepared(one)
     environ["HTTP_X_TIMESTAMP"] = OWN
     assert one.shall_repeat(environ, 503)
-    for made in ("", OWN):
-        storage.made = made
-        assert prepared(one) == {"HTTP_X_TIMESTAMP": OWN, SENT_BEFORE: True}
+    storage.made = OWN
+    assert prepared(one) == {"HTTP_X_TIMESTAMP": OWN, SENT_BEFORE: True}
     storage.made = "1795223560.00000"
     with pytest.raises(Repeated):
         prepared(one)
