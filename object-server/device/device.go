@@ -74,8 +74,7 @@ type Device struct {
 	unvisited  atomic.Bool // they have not been visited yet
 	owesRows   atomic.Bool // containers may not know writes of this one
 
-	hasLostRows atomic.Bool                 // rows were lost, and what Undelivered has is being visited
-	mayBeLost   atomic.Pointer[func() bool] // rows may be lost that Undelivered will have; nil: that is not known
+	mayBeLost atomic.Pointer[func() bool] // rows may be lost that Undelivered has; nil: nothing can tell
 }
 
 // Open takes the device over: it must exist, and no other process may have it

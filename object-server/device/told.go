@@ -112,13 +112,15 @@ func (d *Device) beforeImport(bundles []*bundle.Bundle) (after func()) {
 	return func() {
 		for b, s := range before {
 			now := b.Acknowledged()
+			if now == s.lsn {
+				continue
+			}
 			isAlone := s.alone && s.owing.begun.Load() == s.begun
 			for _, peer := range []string{toldPeer, deliveredPeer} {
-				noted := d.synced.of(b, peer)
-				switch isUpTo := noted.Bundle == b.Identity() && noted.LSN >= s.lsn; {
-				case now > s.lsn && isAlone && (isUpTo || s.lsn == 0):
+				switch {
+				case isAlone && d.synced.of(b, peer).LSN >= s.lsn:
 					d.noteAt(b, peer, now)
-				case now > s.lsn && s.lsn == 0:
+				case s.lsn == 0:
 					d.noteAt(b, peer, 0)
 				}
 			}
@@ -141,16 +143,11 @@ func (d *Device) rowsOf(b *bundle.Bundle) (noted []holding) {
 // cannot be noted is visited within the bounds of Visit.
 func (d *Device) inheritRows(noted []holding, parent bundle.ID, halves []*half, inPlace bool) {
 	for _, h := range halves {
-		at := placeOf(h.bundle.ID())
-		if (at == placeOf(parent)) != inPlace {
+		if (placeOf(h.bundle.ID()) == placeOf(parent)) != inPlace {
 			continue
 		}
 		for _, of := range noted {
-			position := bundle.Position{Bundle: h.bundle.Identity(), LSN: of.LSN}
-			if err := d.call(func() error { return d.synced.set(at, of.peer, position) }); err != nil {
-				d.options.Logger.Warn("not noted which rows of a split partition containers know", "device", d.root,
-					"policy", at.policy, "partition", at.partition, "error", err)
-			}
+			d.noteAt(h.bundle, of.peer, of.LSN)
 		}
 	}
 }

@@ -96,6 +96,8 @@ func TestUndelivered(t *testing.T) {
 	if got := visited(t, d.Undelivered(1)); len(got) != 0 {
 		t.Errorf("visited %q of another policy", got)
 	}
+	isLost := true
+	d.AskForLostRows(func() bool { return isLost })
 	u := d.Undelivered(0)
 	if err := r.Drop(at); !errors.Is(err, ErrBusy) {
 		t.Errorf("dropped before it was visited: %v", err)
@@ -103,6 +105,7 @@ func TestUndelivered(t *testing.T) {
 	if got, want := visited(t, u), []string{"/a/c/1 1 11", "/a/c/2 1 12"}; !slices.Equal(got, want) || !u.HasAll() {
 		t.Errorf("visited %q, want %q", got, want)
 	}
+	isLost = false
 	must[int](t)(0, r.Drop(at))
 	must[int](t)(0, d.Close())
 }

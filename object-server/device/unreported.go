@@ -33,10 +33,9 @@ type Unreported struct {
 }
 
 // Undelivered has the records of a policy of which NoteDelivered has not noted that their
-// rows are delivered. Damage in the files of pending rows may have taken these rows. Visit and
-// End must follow: until then Drop fails. One at a time.
+// rows are delivered. Damage in the files of pending rows may have taken these rows. Drop fails
+// until AskForLostRows says that they are pending again. One at a time.
 func (d *Device) Undelivered(policy int) *Unreported {
-	d.hasLostRows.Store(true)
 	return &Unreported{device: d, isUndelivered: true, policy: policy}
 }
 
@@ -55,7 +54,7 @@ func (d *Device) AskForLostRows(mayBeLost func() bool) { d.mayBeLost.Store(&mayB
 // mayDrop tells whether containers know the last writes, as far as that is known.
 func (d *Device) mayDrop() bool {
 	ask := d.mayBeLost.Load()
-	return !d.owesRows.Load() && !d.unvisited.Load() && !d.hasLostRows.Load() && (ask == nil || !(*ask)())
+	return !d.owesRows.Load() && !d.unvisited.Load() && (ask == nil || !(*ask)())
 }
 
 // Unreported returns nil after a clean stop. Else Visit and End must follow: until then
@@ -158,8 +157,7 @@ func (u *Unreported) HasAll() bool { return u.hasAll }
 
 // End says that the rows of what Visit found are durable.
 func (u *Unreported) End() {
-	if u.isUndelivered {
-		u.device.hasLostRows.Store(false)
+	if u.isUndelivered { // AskForLostRows tells
 		return
 	}
 	u.device.unvisited.Store(false)

@@ -18,13 +18,14 @@ const (
 	pendingMax     = 10 * reportedAtOnce
 )
 
-// Pauses of a report: until less is pending, and until the device may take updates again. Those that wait for less end
-// after pendingPatience: a dead container server must not hold up the rows of others, and 50 rows a second take no room.
+// Pauses of a report: until less is pending, and until the device may take updates again. The wait for less ends after
+// pendingPatience: a dead container server must not hold up the rows of others, and 50 rows a second take little room.
 const (
 	pendingPause     = 100 * time.Millisecond
-	pendingPatience  = 10 * time.Second
 	reportAgainAfter = time.Minute
 )
+
+var pendingPatience = 10 * time.Second // tests have a shorter one
 
 // report makes updates of the last writes of a process that was killed: it may have told no container of them, and rows
 // that come twice do no harm. reclaimAge bounds their age: the row of an old write would list an object again if the
